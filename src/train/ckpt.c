@@ -122,6 +122,9 @@ static void put_note(strbuf *b, const ckpt_note *n)
     sb_json(b, n->setting, strlen(n->setting));
     sb_puts(b, ",\n  \"exact\": ");
     sb_json(b, n->exact, strlen(n->exact));
+    if (!*n->sums) return;
+    sb_puts(b, ",\n  \"sums\": ");
+    sb_json(b, n->sums, strlen(n->sums));
 }
 
 static an_status put_files(strbuf *b, const char *dir, diag *d)
@@ -342,7 +345,8 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     const json_t *smooth = json_object_get(top, "smooth"), *version = json_object_get(top, "version"),
                  *applied = json_object_get(top, "applied"), *kept = json_object_get(top, "validation");
     const char *setting = json_string_value(json_object_get(top, "setting")),
-               *exact = json_string_value(json_object_get(top, "exact"));
+               *exact = json_string_value(json_object_get(top, "exact")),
+               *sums = json_string_value(json_object_get(top, "sums"));
     int v = json_is_integer(version) && json_integer_value(version) > 0 && json_integer_value(version) <= CKPT_VERSION
                 ? (int)json_integer_value(version)
                 : 0;
@@ -365,6 +369,7 @@ static an_status read_note(const char *path, json_t *top, ckpt_note *n, diag *d)
     if (v > 2 && (!exact || strlen(exact) >= sizeof n->exact)) return bad(path, "there are no exact settings", d);
     snprintf(n->setting, sizeof n->setting, "%s", setting);
     snprintf(n->exact, sizeof n->exact, "%s", v > 2 ? exact : "");
+    snprintf(n->sums, sizeof n->sums, "%s", sums ? sums : "");
     static const char scale[] = ", loss scale 0"; /* it once stood for the default of cpu, which is 1 */
     char *at = strstr(n->exact, scale), *digit = at ? at + sizeof scale - 2 : NULL;
     if (digit && (digit[1] == ',' || digit[1] == ' ')) *digit = '1';

@@ -35,6 +35,9 @@ typedef struct {
     char setting[600];
     char exact[500];          /* the same to the last bit, and what has no place in a sentence */
     char exact4[500];         /* of this run: as versions 3 and 4 say it */
+    /* instruction sets its sums were made with, where another one gives other bits; "": any gives the same, or a file of
+     * before says nothing */
+    char sums[120];
 } ckpt_note;
 
 typedef struct {

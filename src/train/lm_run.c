@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/plain.h"
+#include "kernel/kernel.h"
 #include "lm/generate.h"
 #include "text/story.h"
 #include "train/ckpt.h"
@@ -305,11 +306,27 @@ static an_status fill_exact(run *r)
     return AN_OK;
 }
 
+static an_status note_sums(run *r)
+{
+    uint32_t have;
+    size_t n = 0;
+    TRY(isa_have(&have, r->d));
+    /* a chip's arithmetic is the same whatever computes it; pipelines with a share for the host sum there as well */
+    if (!strncmp(device_name(r->dev), "soft:", 5) && pipe_kind_of(r->p) == PIPE_RESIDENT) return AN_OK;
+    for (int i = 0; isa_name(i); i++)
+        if (have >> i & 1 && n < sizeof r->note.sums)
+            n += (size_t)snprintf(r->note.sums + n, sizeof r->note.sums - n, "%s%s", n ? " " : "", isa_name(i));
+    if (!n) snprintf(r->note.sums, sizeof r->note.sums, "scalar");
+    return AN_OK;
+}
+
 static an_status resume(run *r)
 {
     const lm_run_options *o = r->o;
     arena mem = { 0 };
     const char *path;
+    char sums[sizeof r->note.sums];
+    snprintf(sums, sizeof sums, "%s", r->note.sums);
     an_status st = ckpt_find(o->save, &mem, &path, o->warn, o->user, r->d);
     if (!st) st = ckpt_load(path, r->p, &r->note, r->d);
     /* by version */
@@ -318,6 +335,10 @@ static an_status resume(run *r)
                                           "the data are" };
     if (!st && (size_t)r->note.version < COUNT(untold))
         WARN(r, "%s is of an earlier version: whether %s as they were cannot be told", path, untold[r->note.version]);
+    if (!st && *r->note.sums && strcmp(r->note.sums, sums))
+        WARN(r, "%s was trained with the instruction sets %s; here they are %s: it may go on with other bits", path,
+             r->note.sums, sums);
+    snprintf(r->note.sums, sizeof r->note.sums, "%s", sums);
     if (!st) st = ckpt_settle(o->save, path, o->keep, &r->note, r->d);
     arena_free(&mem);
     return st;
@@ -441,6 +462,7 @@ static an_status set_up(run *r)
                          "the restart pipeline goes on from checkpoints: name a folder for them with --save");
     fill_setting(r);
     TRY(fill_exact(r));
+    TRY(note_sums(r));
     describe(r);
     t1 = clock_ns();
     /* again: who held the folder until now may have saved since */

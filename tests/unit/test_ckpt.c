@@ -589,6 +589,28 @@ static void edit(const char *path, const char *after, size_t drop, const char *m
 
 static void write_into(const char *path, const char *after, const char *more) { edit(path, after, 0, more); }
 
+/* Other instruction sets sum in other orders: who goes on with them is told, once. */
+static void other_sums(void **state)
+{
+    (void)state;
+    small_run r;
+    lm_run_result q;
+    char path[200];
+    small_begin(&r);
+    run_to(&r, 8, 2, false, &q);
+    run_to(&r, 8, 1, true, &q);
+    assert_null(strstr(r.warned, "instruction sets"));
+    small_path(&r, "step-00000003/train.json", path, sizeof path);
+    write_into(path, "\"sums\": \"", "older ");
+    run_to(&r, 8, 1, true, &q);
+    assert_non_null(strstr(r.warned, "was trained with the instruction sets older "));
+    assert_true(q.done == 4);
+    r.warned[0] = 0;
+    run_to(&r, 8, 1, true, &q);
+    assert_null(strstr(r.warned, "instruction sets"));
+    small_end(&r);
+}
+
 static void earlier_versions(void **state)
 {
     (void)state;
@@ -940,7 +962,7 @@ int main(void)
         cmocka_unit_test(diverged),
         cmocka_unit_test(stopped_while_skipping),
         cmocka_unit_test(not_finite),
-        cmocka_unit_test(earlier_versions),
+        cmocka_unit_test(other_sums), cmocka_unit_test(earlier_versions),
         cmocka_unit_test(signs_in_files),
         cmocka_unit_test(one_of_them),
         cmocka_unit_test(latest_again),
