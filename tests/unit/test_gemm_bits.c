@@ -316,6 +316,41 @@ static void int8_side_by_side(void **state)
     pool_free(two);
 }
 
+/* Sums of the largest products there are, signs alike and not, an odd k and a part of a tile: of every row the bits of
+ * the scalar one. */
+static void int8_extremes(void **state)
+{
+    (void)state;
+    static const struct { int64_t m, n, k; } sizes[] = { { 1, 1, 1 }, { 31, 45, 7 }, { 45, 70, 769 }, { 33, 33, 4099 }, { 15, 17, 65535 } };
+    static const int8_t most[] = { -128, -128, -128, 127, -127, -1, 0, 1 };
+    rng r = { test_seed("gemm int8 extremes") };
+    for (size_t s = 0; s < COUNT(sizes) * 2; s++) {
+        const int64_t m = sizes[s / 2].m, n = sizes[s / 2].n, k = sizes[s / 2].k;
+        int8_t *a = must(malloc((size_t)(m * k)));
+        float *b = must(malloc((size_t)(k * n) * sizeof *b)), *c = must(malloc((size_t)(2 * m * n) * sizeof *c)),
+              *scale = must(malloc((size_t)m * sizeof *scale));
+        for (int64_t i = 0; i < m * k; i++) a[i] = i < k ? -128 : most[rng_below(&r, COUNT(most))];
+        for (int64_t i = 0; i < k * n; i++) b[i] = s % 2 || rng_below(&r, 2) ? 3.0f : -3.0f;
+        for (int64_t i = 0; i < m; i++) scale[i] = (float)rng_normal(&r);
+        const matrix am = { .type = DT_I8, .row = k, .col = 1, .at = a };
+        for (size_t i = 0; gemm_row(i); i++) {
+            const gemm_kernel *rows[2] = { gemm_pick(GEMM_I8, ISA_NONE), gemm_row(i) };
+            if (gemm_math_of(rows[1]) != GEMM_I8 || (gemm_need(rows[1]) & ~have())) continue;
+            for (int g = 0; g < 2; g++) {
+                void *pa = pack(rows[g], NULL, m, k, &am);
+                run(&(gemm_call){ .kernel = rows[g], .m = m, .n = n, .k = k, .a = pa, .b = { b, DT_F32, n, 1 },
+                                  .c = c + g * m * n, .c_type = DT_F32, .ldc = n, .epi = { .scale = scale } },
+                    0);
+                free(pa);
+            }
+            if (memcmp(c, c + m * n, (size_t)(m * n) * sizeof *c))
+                fail_msg("%s: %lld x %lld x %lld: not the bits of the scalar kernel", gemm_name(rows[1]), (long long)m,
+                         (long long)n, (long long)k);
+        }
+        free(a), free(b), free(c), free(scale);
+    }
+}
+
 /* A in the kernel's own type, which some tiles read where it lies: the bits of a packed one, whatever its rows'
  * distance, alignment and number; what lies between rows is not looked at. */
 static void as_it_lies(void **state)
@@ -366,6 +401,7 @@ int main(void)
         cmocka_unit_test(first_pass),
         cmocka_unit_test(few_columns), cmocka_unit_test(few_columns_of_nan),
         cmocka_unit_test(int8_side_by_side),
+        cmocka_unit_test(int8_extremes),
         cmocka_unit_test(as_it_lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
