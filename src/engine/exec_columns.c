@@ -2,15 +2,15 @@
  * In: x seen as [outer, n, inner], lines along n.  Out: y of the same shape.
  *
  * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have
- * in common; then it is read again, from the second cache, and written. A plane of x that fits that cache is one
- * block, and its bands are written in turns with looking at those of the next plane: memory is read from end to end,
- * and written all the time, and what one band leaves in the cache is room for the other. A larger plane is one
- * block, too, or blocks that are as wide as memory likes to be read: they are written from their last rows up, which
- * are still in cache, and the rest is read from farther away once more. Narrower ones that fit would cost more: a
- * cache holds few rows that lie a power of two apart. A softmax keeps its exps in scratch, where they fit the second
- * cache and x is of y's type: those of a band take the place of those of the block before, which become rows of y in
- * the same loop. */
+ * in common; then it is read again and written. A plane of x that is not much larger than the second cache is one
+ * block; of a larger one blocks are as wide as memory likes to be read. Bands of a block are written in turns with
+ * looking at those of the next: memory is read and written all the time. They are written from the last rows up,
+ * which are still in the second cache; the rest is read from farther away once more. Narrower blocks that fit would
+ * cost more: a cache holds few rows that lie a power of two apart. A softmax keeps its exps in scratch, where they
+ * fit the second cache and x is of y's type, and making them again is no faster: those of a band take the place of
+ * those of the block before, which become rows of y in the same loop. */
 #include <math.h>
+#include <stdatomic.h>
 
 #include "engine/exec_columns.h"
 
@@ -31,17 +31,21 @@ typedef struct {
     const columns *k;
     float *gain, *bias; /* NULL: none */
     float *sums, *exps;
+    _Atomic int64_t *next; /* block, of all threads */
 } room;
 
 static bool half(const columns *k) { return k->tx == DT_F16 && k->ty == DT_F16; }
 
-static void open_block(const room *m, int64_t which, block *b)
+static int64_t blocks(const columns *k) { return k->outer * k->per_outer; }
+
+/* slot: of two that have room for what columns have in common */
+static void open_block(const room *m, int64_t which, int slot, block *b)
 {
     const columns *k = m->k;
     const int64_t first = which % k->per_outer * k->block, at = which / k->per_outer * k->n * k->inner + first,
                   out = exec_size(k->ty);
     const vec_kernels *v = k->env->v;
-    float *sums = m->sums + which % 2 * SUMS * k->block;
+    float *sums = m->sums + slot * SUMS * k->block;
     *b = (block){ .x = (const unsigned char *)ctx_mem(m->c, k->x) + at * exec_size(k->tx),
                   .y = (unsigned char *)ctx_mem(m->c, k->y) + at * out,
                   .lines = MIN(k->block, k->inner - first),
@@ -102,8 +106,19 @@ static void settle(const columns *k, block *b)
     v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
 }
 
-/* up: the rows before these come next. */
-static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
+/* What a band at row r is scaled by; `rows` behind it is what comes next. */
+static vec_affine scaled_by(const room *m, const block *b, int64_t r, int64_t rows)
+{
+    const columns *k = m->k;
+    return (vec_affine){ .mean = k->exps ? b->most : k->kind == NORM_LAYER ? b->mean : NULL,
+                         .scale = b->sum,
+                         .gain = m->gain ? m->gain + r : NULL,
+                         .bias = m->bias ? m->bias + r : NULL,
+                         .stream = b->stream,
+                         .ahead = rows * k->inner * exec_size(k->tx) };
+}
+
+static void put(const room *m, const block *b, int64_t r, int64_t rows)
 {
     /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to
      * ask for */
@@ -113,19 +128,10 @@ static void put(const room *m, const block *b, int64_t r, int64_t rows, bool up)
     const int64_t in = exec_size(k->tx), ld = k->inner;
     const unsigned char *x = b->x + r * ld * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
-    /* ahead: the next row */
-    vec_affine p = { .scale = b->sum,
-                     .stream = b->stream,
-                     .ahead = ld * in,
-                     .own = k->ty == DT_F32 ? 0 : (up ? -OWN : OWN) * k->inner * exec_size(k->ty) };
-    if (k->exps) {
-        p.mean = b->most;
-        v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
-        return;
-    }
-    p.mean = k->kind == NORM_LAYER ? b->mean : NULL;
-    p.gain = m->gain ? m->gain + r : NULL, p.bias = m->bias ? m->bias + r : NULL;
-    v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
+    vec_affine p = scaled_by(m, b, r, 1);
+    p.own = k->ty == DT_F32 ? 0 : -OWN * k->inner * exec_size(k->ty);
+    if (k->exps) v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
+    else v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
 }
 
 double norm_wide(norm_kind kind, float eps, dtype t, const void *x, int64_t first, int64_t step, int64_t n,
@@ -166,39 +172,57 @@ static float *parameter(const room *m, int which, float *at)
     return at;
 }
 
-static void in_turns(const room *m, int64_t first, int64_t end)
+static void exps_in_turns(const room *m, int64_t first, int64_t end)
 {
     const columns *k = m->k;
     block two[2];
     for (int64_t i = first; i <= end; i++) {
         block *now = i < end ? &two[i % 2] : NULL;
         const block *done = i > first ? &two[(i + 1) % 2] : NULL;
-        if (now) open_block(m, i, now);
-        for (int64_t r = 0; r < k->n; r += VEC_BAND) {
-            const int64_t rows = MIN(VEC_BAND, k->n - r);
-            if (k->exps_kept) {
-                exps_band(m, now, done, r);
-                continue;
-            }
-            if (done) put(m, done, r, rows, false);
-            if (now) look(m, now, r, rows);
-        }
-        if (done) put_wide(m, done);
+        if (now) open_block(m, i, i % 2, now);
+        for (int64_t r = 0; r < k->n; r += VEC_BAND) exps_band(m, now, done, r);
         if (now) settle(k, now);
     }
 }
 
-static void one_by_one(const room *m, int64_t first, int64_t end)
+/* The band of `now` at row r, and that of `done` at row `back`. */
+static void turn(const room *m, const block *now, int64_t r, const block *done, int64_t back)
 {
     const columns *k = m->k;
-    for (int64_t i = first; i < end; i++) {
-        block b;
-        open_block(m, i, &b);
-        for (int64_t r = 0; r < k->n; r += VEC_BAND) look(m, &b, r, MIN(VEC_BAND, k->n - r));
-        settle(k, &b);
-        for (int64_t r = (k->n - 1) / VEC_BAND * VEC_BAND; r >= 0; r -= VEC_BAND)
-            put(m, &b, r, MIN(VEC_BAND, k->n - r), true);
-        put_wide(m, &b);
+    const int64_t ld = k->inner * exec_size(k->tx), rows = MIN(VEC_BAND, k->n - r);
+    if (done && now && k->tx == k->ty && rows == VEC_BAND && back + VEC_BAND <= k->n && now->lines == done->lines) {
+        const vec_turns p = { .x = now->x + r * ld,
+                              .most = now->most, .mean = now->mean, .sum = now->sum,
+                              .before = r,
+                              .done = done->x + back * ld,
+                              .y = done->y + back * ld,
+                              .by = scaled_by(m, done, back, -VEC_BAND),
+                              .ld = ld };
+        const vec_look how = k->exps ? LOOK_EXPS : k->kind == NORM_LAYER ? LOOK_MOMENTS : LOOK_SQUARES;
+        if (k->env->v->turns(&p, k->tx, how, now->lines)) return;
+    }
+    if (done) put(m, done, back, MIN(VEC_BAND, k->n - back));
+    if (now) look(m, now, r, rows);
+}
+
+/* Of a result that passes the caches nothing is found in them another time, so a thread takes whichever block is
+ * next: the chain it works on begins and ends once. */
+static int64_t next_block(const room *m) { return atomic_fetch_add_explicit(m->next, 1, memory_order_relaxed); }
+
+static void in_turns(const room *m, int64_t task)
+{
+    const columns *k = m->k;
+    const int64_t last = (k->n - 1) / VEC_BAND * VEC_BAND, end = k->stream ? blocks(k) : MIN(blocks(k), (task + 1) * k->group);
+    int64_t at = k->stream ? next_block(m) : task * k->group;
+    block two[2], *done = NULL, *now = &two[0];
+    for (int i = 0; done || at < end; i++) {
+        now = at < end ? &two[i % 2] : NULL;
+        if (now) open_block(m, at, i % 2, now);
+        for (int64_t r = 0; r < k->n; r += VEC_BAND) turn(m, now, r, done, last - r);
+        if (done) put_wide(m, done);
+        if (now) settle(k, now);
+        done = now;
+        if (now) at = k->stream ? next_block(m) : at + 1;
     }
 }
 
@@ -210,9 +234,8 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
     m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
     m.exps = m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED);
-    const int64_t first = task * k->group, end = MIN(k->outer * k->per_outer, first + k->group);
-    if (k->in_turns) in_turns(&m, first, end);
-    else one_by_one(&m, first, end);
+    if (k->exps_kept) exps_in_turns(&m, task * k->group, MIN(blocks(k), (task + 1) * k->group));
+    else in_turns(&m, task);
     if (k->stream) k->env->v->fence();
 }
 
@@ -220,12 +243,13 @@ static void some_blocks(void *ctx, int64_t task, int thread)
  * another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
-    enum { WIDE = 2 << 12 }; /* bytes of a row: two pages */
+    enum { WIDE = 2 << 12, WIDE_LANES = 16 }; /* bytes of a row: two pages; lanes */
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
-    k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2;
-    k->in_turns = k->exps_kept || plane <= e->l2 / 5 * 4;
+    /* of fp32, wide vectors make an exp again in less time than narrow rows and a cache for it take */
+    const bool again = k->stream && k->tx == DT_F32 && e->v->width >= WIDE_LANES;
+    k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2 && !again;
     const int64_t least = k->exps_kept ? steps : WIDE / in,
                   fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
     int64_t parts = plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
@@ -234,9 +258,8 @@ void columns_plan(columns *k)
         parts++;
     k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
-    const int64_t blocks = k->outer * k->per_outer;
-    k->group = MAX(blocks / many, 1);
-    k->tasks = (blocks + k->group - 1) / k->group;
+    k->group = MAX(blocks(k) / many, 1);
+    k->tasks = k->stream && !k->exps_kept ? MIN(blocks(k), e->threads) : (blocks(k) + k->group - 1) / k->group;
     const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) +
                            ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) +
                            (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
@@ -246,6 +269,7 @@ void columns_plan(columns *k)
 void columns_run(const run_ctx *c, const columns *k)
 {
     enum { FEW = 1 << 14 }; /* elements that take about as long as waking other threads */
-    room m = { .c = c, .k = k };
+    _Atomic int64_t next = 0;
+    room m = { .c = c, .k = k, .next = &next };
     pool_run(k->outer * k->n * k->inner <= FEW ? NULL : c->pool, some_blocks, &m, k->tasks);
 }

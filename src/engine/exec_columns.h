@@ -19,9 +19,8 @@ typedef struct {
     bool stream;                   /* y is so large that it is written past the caches */
     /* planned */
     bool exps_kept;                /* those of a softmax stay in scratch, in the second cache, until they are written */
-    bool in_turns;                 /* bands of a block are written in turns with looking at those of the next */
     int64_t block, per_outer;      /* columns of a block, blocks of a plane */
-    int64_t group, tasks;          /* blocks of a task */
+    int64_t group, tasks;          /* blocks of a task: a range, or, where y passes the caches, as they come */
     size_t each;                   /* scratch of a thread */
 } columns;
 

@@ -142,6 +142,17 @@ typedef struct {
     bool stream;              /* y, as of vec_affine */
     float *keep;              /* VEC_KEPT floats */
 } vec_soft;
+/* A band of rows of one block down columns is written while a band of the next is looked at: turns. */
+typedef enum { LOOK_SQUARES, LOOK_MOMENTS, LOOK_EXPS } vec_look;
+typedef struct {
+    const void *x;            /* looked at: as of down, moments or soft_look */
+    float *most, *mean, *sum; /* per column, from band to band: EXPS has most, MOMENTS mean and before */
+    int64_t before;
+    const void *done;         /* becomes y: as of affine_rows or soft_rows; by.ahead bytes behind lies what comes next */
+    void *y;
+    vec_affine by;
+    int64_t ld;               /* bytes from row to row: of all three */
+} vec_turns;
 /* Floats a band of `n` columns takes. */
 #define VEC_KEPT(v, n) (((n) + (v)->width - 1) / (v)->width * (v)->width * (VEC_BAND + 1))
 
@@ -206,6 +217,9 @@ typedef struct {
     /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. */
     void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld,
                     int64_t n);
+    /* Both for VEC_BAND rows in one loop, x and y of one type: the bits of the two by themselves. false: nothing was
+     * done; so it is where columns are no whole lines, y does not go past the caches, or such a norm is rare. */
+    bool (*turns)(const vec_turns *p, dtype t, vec_look how, int64_t n);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has
      * rows of n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows,

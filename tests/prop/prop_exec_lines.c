@@ -204,6 +204,56 @@ static void test_past_lines(void **state)
     }
 }
 
+/* Norms and softmax down the columns of so many planes that they are written past the caches: every plane is, whoever
+ * takes it, and the last rows are no band. */
+static void past_planes(pool *on, int kind, dtype t)
+{
+    enum { PLANES = 24, HIGH = 43, WIDE = 4096, ALL = PLANES * HIGH * WIDE };
+    prog g;
+    image *im = NULL;
+    diag d = { 0 };
+    prog_open(&g, &numerics_cpu);
+    int64_t x = prog_in(&g, t, DIMS(PLANES, HIGH, WIDE), NULL), y = prog_out(&g, t, DIMS(PLANES, HIGH, WIDE));
+    for (int64_t i = 0; i < ALL; i++) dtype_store(t, g.in[0], i, (double)(i * 7919 % 1013) / 256 - 1);
+    if (kind == NORM_COUNT) prog_insn(&g, IN_SOFTMAX, INTS(y, x), INTS(1), NO_REALS);
+    else prog_insn(&g, IN_NORM, INTS(y, x, -1, -1), INTS(1, 1, kind), REALS(1e-5));
+    void *out = aligned_alloc(64, ALL * sizeof(float));
+    assert_non_null(out);
+    memset(out, 0, ALL * sizeof(float));
+    assert_ok(image_load(&im, g.p, NULL, &(image_options){ .pool = on }, &d), d);
+    assert_ok(image_run(im, (const void *const *)g.in, (void *const[]){ out }, &d), d);
+    for (int64_t l = 0; l < PLANES * WIDE; l++) {
+        const int64_t at = l / WIDE * HIGH * WIDE + l % WIDE;
+        double mean = 0, squares = 0, exps = 0;
+        for (int64_t r = 0; r < HIGH; r++) {
+            const double v = dtype_load(t, g.in[0], at + r * WIDE);
+            mean += v / HIGH, exps += exp(v);
+        }
+        if (kind != NORM_LAYER) mean = 0;
+        for (int64_t r = 0; r < HIGH; r++) {
+            const double v = dtype_load(t, g.in[0], at + r * WIDE) - mean;
+            squares += v * v;
+        }
+        const double by = 1 / sqrt((kind == NORM_L2 ? squares : squares / HIGH) + 1e-5);
+        for (int64_t r = 0; r < HIGH; r++) {
+            const double v = dtype_load(t, g.in[0], at + r * WIDE), got = dtype_load(t, out, at + r * WIDE),
+                         want = kind == NORM_COUNT ? exp(v) / exps : (v - mean) * by;
+            if (!(fabs(got - want) <= (t == DT_F16 ? 1e-3 : 1e-5) * (fabs(want) + 0.01)))
+                fail_msg("kind %d: row %lld of column %lld is %g, not %g", kind, (long long)r, (long long)l, got, want);
+        }
+    }
+    image_free(im);
+    free(out);
+    prog_close(&g);
+}
+
+static void test_past_planes(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind <= NORM_COUNT; kind++)
+        for (int half = 0; half < 2; half++) past_planes(pools[kind % COUNT(pools)], kind, half ? DT_F16 : DT_F32);
+}
+
 /* Sums of exponentials along the axes each way takes, of lines that hold no number too. */
 static void test_log_sum_exp(void **state)
 {
@@ -260,7 +310,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),      cmocka_unit_test(test_sums),       cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_many_lines), cmocka_unit_test(test_past_lines), cmocka_unit_test(test_log_sum_exp),
-        cmocka_unit_test(test_gains),
+        cmocka_unit_test(test_gains),      cmocka_unit_test(test_past_planes),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

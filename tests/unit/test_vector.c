@@ -510,6 +510,54 @@ static void threes(const vec_kernels *v, const vec_kernels *plain)
         }
 }
 
+/* A band written while another is looked at: the bits of the two by themselves. */
+static void turns(const vec_kernels *v, const vec_kernels *plain)
+{
+    enum { N = 128, ALL = N * VEC_BAND, SIZE = 4 };
+    static _Alignas(VEC_LINE) unsigned char x[SIZE * ALL], done[SIZE * ALL], y[2][SIZE * ALL];
+    static float raw[ALL], stat[2][3][N], top[N], mean[N], scale[N], gain[VEC_BAND], bias[VEC_BAND];
+    (void)plain;
+    for (int way = 0; way < 16; way++) {
+        const dtype t = way & 1 ? DT_F16 : DT_F32;
+        const vec_look how = way & 2 ? LOOK_EXPS : way & 4 ? LOOK_MOMENTS : LOOK_SQUARES;
+        const int64_t ld = N * dtype_bits(t) / 8;
+        for (int i = 0; i < ALL; i++) raw[i] = (float)rng_range(&R, -4, 4);
+        v->store(x, t, raw, ALL);
+        for (int i = 0; i < ALL; i++) raw[i] = (float)rng_range(&R, -4, 4);
+        v->store(done, t, raw, ALL);
+        for (int i = 0; i < N; i++)
+            stat[0][0][i] = top[i] = 1, mean[i] = how == LOOK_EXPS ? 4 : (float)rng_range(&R, -1, 1),
+            stat[0][1][i] = mean[i], stat[0][2][i] = scale[i] = (float)rng_range(&R, 0.5, 2);
+        memcpy(stat[1], stat[0], sizeof stat[0]);
+        for (int r = 0; r < VEC_BAND; r++) gain[r] = (float)rng_range(&R, -2, 2), bias[r] = (float)rng_range(&R, -2, 2);
+        vec_affine by = { .mean = how == LOOK_SQUARES ? NULL : mean, .scale = scale, .stream = true };
+        if (how != LOOK_EXPS && way & 8) by.gain = gain, by.bias = how == LOOK_MOMENTS ? bias : NULL;
+        const vec_turns p = { .x = x, .most = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .before = 3 * VEC_BAND,
+                              .done = done, .y = y[0], .by = by, .ld = ld };
+        assert_true(v->turns(&p, t, how, N));
+        if (how == LOOK_EXPS) {
+            v->soft_look(stat[1][0], stat[1][2], t, x, VEC_BAND, ld, N, t == DT_F16);
+            v->soft_rows(y[1], t, N, done, t, N, &by, VEC_BAND, N, t == DT_F16);
+        } else {
+            if (how == LOOK_MOMENTS) v->moments(stat[1][1], stat[1][2], t, x, 3 * VEC_BAND, VEC_BAND, ld, N);
+            else v->down(stat[1][2], t, x, STAT_SQUARES, VEC_BAND, ld, N);
+            v->affine_rows(y[1], t, N, done, t, N, &by, VEC_BAND, N);
+        }
+        v->fence();
+        assert_memory_equal(stat[0], stat[1], sizeof stat[0]);
+        assert_memory_equal(y[0], y[1], (size_t)(ld * VEC_BAND));
+        by.stream = false;
+        const vec_turns not_past = { .by = by };
+        assert_false(v->turns(&not_past, t, how, N) || v->turns(&p, t, how, N - 1) || v->turns(&p, DT_BF16, how, N));
+    }
+}
+
+static void test_turns(void **state)
+{
+    (void)state;
+    each_row(turns);
+}
+
 static void test_threes(void **state)
 {
     (void)state;
@@ -839,7 +887,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_functions),  cmocka_unit_test(test_accuracy), cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_statistics), cmocka_unit_test(test_gains),    cmocka_unit_test(test_looks),
-        cmocka_unit_test(test_threes),     cmocka_unit_test(test_tapes),    cmocka_unit_test(test_moving),
+        cmocka_unit_test(test_threes), cmocka_unit_test(test_turns),     cmocka_unit_test(test_tapes),    cmocka_unit_test(test_moving),
         cmocka_unit_test(test_window),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
