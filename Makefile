@@ -59,11 +59,11 @@ ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)
 ISA_aarch64_dot       := -march=armv8.2-a+dotprod $(KOPT)
 ISA_aarch64_bf16      := -march=armv8.2-a+fp16+fp16fml+bf16 $(KOPT)
 ISA_aarch64_i8mm      := -march=armv8.2-a+i8mm $(KOPT)
-isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1)))))) $(call act_flags,$(notdir $(1)))
+isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1)))))) $(call jump_flags,$(notdir $(1)))
 
-# Acts of a tape are found by comparisons, not by a table of addresses: a processor that is kept from predicting jumps
-# by addresses, against Spectre, takes 36 cycles for each of them and runs no further ahead meanwhile.
-act_flags = $(if $(filter x86_64,$(ARCH)),$(if $(filter vector_%,$(1)),-fno-jump-tables))
+# Acts of a tape, heights of a tile: found by comparisons, not by a table of addresses. A processor that is kept from
+# predicting jumps by addresses, against Spectre, takes 36 cycles for each of them and runs no further ahead meanwhile.
+jump_flags = $(if $(filter x86_64,$(ARCH)),$(if $(filter gemm_% gemv_% vector_%,$(1)),-fno-jump-tables))
 
 $(BUILD)/%.o: %.c Makefile
 	@mkdir -p $(@D)

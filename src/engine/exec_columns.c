@@ -106,16 +106,15 @@ static void settle(const columns *k, block *b)
     v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
 }
 
-/* What a band at row r is scaled by; `rows` behind it is what comes next. */
-static vec_affine scaled_by(const room *m, const block *b, int64_t r, int64_t rows)
+/* What a band at row r is scaled by. */
+static vec_affine scaled_by(const room *m, const block *b, int64_t r)
 {
     const columns *k = m->k;
     return (vec_affine){ .mean = k->exps ? b->most : k->kind == NORM_LAYER ? b->mean : NULL,
                          .scale = b->sum,
                          .gain = m->gain ? m->gain + r : NULL,
                          .bias = m->bias ? m->bias + r : NULL,
-                         .stream = b->stream,
-                         .ahead = rows * k->inner * exec_size(k->tx) };
+                         .stream = b->stream };
 }
 
 static void put(const room *m, const block *b, int64_t r, int64_t rows)
@@ -128,7 +127,8 @@ static void put(const room *m, const block *b, int64_t r, int64_t rows)
     const int64_t in = exec_size(k->tx), ld = k->inner;
     const unsigned char *x = b->x + r * ld * in;
     void *y = b->y + r * k->inner * exec_size(k->ty);
-    vec_affine p = scaled_by(m, b, r, 1);
+    vec_affine p = scaled_by(m, b, r);
+    p.ahead = ld * in; /* the next row */
     p.own = k->ty == DT_F32 ? 0 : -OWN * k->inner * exec_size(k->ty);
     if (k->exps) v->soft_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines, half(k));
     else v->affine_rows(y, k->ty, k->inner, x, k->tx, ld, &p, rows, b->lines);
@@ -196,7 +196,7 @@ static void turn(const room *m, const block *now, int64_t r, const block *done, 
                               .before = r,
                               .done = done->x + back * ld,
                               .y = done->y + back * ld,
-                              .by = scaled_by(m, done, back, -VEC_BAND),
+                              .by = scaled_by(m, done, back),
                               .ld = ld };
         const vec_look how = k->exps ? LOOK_EXPS : k->kind == NORM_LAYER ? LOOK_MOMENTS : LOOK_SQUARES;
         if (k->env->v->turns(&p, k->tx, how, now->lines)) return;

@@ -148,7 +148,7 @@ typedef struct {
     const void *x;            /* looked at: as of down, moments or soft_look */
     float *most, *mean, *sum; /* per column, from band to band: EXPS has most, MOMENTS mean and before */
     int64_t before;
-    const void *done;         /* becomes y: as of affine_rows or soft_rows; by.ahead bytes behind lies what comes next */
+    const void *done;         /* becomes y: as of affine_rows or soft_rows */
     void *y;
     vec_affine by;
     int64_t ld;               /* bytes from row to row: of all three */
