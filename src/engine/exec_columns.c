@@ -251,12 +251,13 @@ static void some_blocks(void *ctx, int64_t task, int thread)
  * another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
-    enum { WIDE = 2 << 12, WIDE_LANES = 16 }; /* bytes of a row: two pages; lanes */
+    /* bytes of a row: two pages; lanes; of a second cache through which exps pass faster than they are made again */
+    enum { WIDE = 2 << 12, WIDE_LANES = 16, MUCH = 2 << 20 };
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
-    /* of fp32, wide vectors make an exp again in less time than narrow rows and a cache for it take */
-    const bool again = k->stream && k->tx == DT_F32 && e->v->width >= WIDE_LANES;
+    /* of fp32, wide vectors make an exp again in less time than narrow rows and a small cache for it take */
+    const bool again = k->stream && k->tx == DT_F32 && e->v->width >= WIDE_LANES && e->l2 < MUCH;
     k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2 && !again;
     const int64_t least = k->exps_kept ? steps : WIDE / in,
                   fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
