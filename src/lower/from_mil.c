@@ -273,6 +273,21 @@ static an_status compare_types(reader *r, const mil_op *op, const ttype *got, in
     return AN_OK;
 }
 
+static an_status note_write(reader *r, val state, val content)
+{
+    while (r->written.n <= state.i)
+        if (!VEC_PUSH(&r->mem, &r->written, NO_VAL)) return diag_nomem(r->d);
+    r->written.at[state.i] = content;
+    return AN_OK;
+}
+
+/* A read finds what the statements before it have written. In a graph a read gives what the run began with, wherever
+ * it stands: behind a write it becomes what was written. */
+static val was_written(const reader *r, op_id op, val state)
+{
+    return op == OP_READ_STATE && state.i < r->written.n ? r->written.at[state.i] : NO_VAL;
+}
+
 static an_status add_known(reader *r, call *c)
 {
     const mil_op *op = c->st;
@@ -299,12 +314,15 @@ static an_status add_known(reader *r, call *c)
     bool same = o->id == OP_WRITE_STATE && op->n_out == 0;
     if (!same) TRY(compare_types(r, op, got, n_got, &same));
     if (!same) return add_opaque(r, c);
-    val first = graph_op_named(r->g, op->n_out ? op->out[0].name : NULL, o->id, in, n_in, c->at, c->n_at);
+    const val content = was_written(r, o->id, in[0]);
+    val first = graph_op_named(r->g, op->n_out ? op->out[0].name : NULL, content.i ? OP_IDENTITY : o->id,
+                               content.i ? &content : in, n_in, c->at, c->n_at);
     if (r->g->err.st) {
         TRY(graph_problem(r));
         return add_opaque(r, c);
     }
     r->g->nodes.at[r->g->nodes.n - 1].flags |= c->flags;
+    if (o->id == OP_WRITE_STATE) TRY(note_write(r, in[0], first));
     return define_results(r, op, op->n_out ? first : NO_VAL);
 }
 

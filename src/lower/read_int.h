@@ -23,6 +23,7 @@ typedef struct {
     arena mem, tmp; /* for the function; for one statement */
     str_map by_name;
     VEC(symbol) syms;
+    VEC(val) written;    /* by value: what was last written to it, if it is a state; as long as it has to be */
     const mil_op *at_op; /* the statement being read, for issues */
     bool inferring;      /* the complaint comes from the table's own rules */
     bool stop;           /* the list of issues is full: more of them would tell nothing new */

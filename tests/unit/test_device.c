@@ -361,7 +361,9 @@ static void native_state(void **state)
                                              "tensor<fp16, [1, 4]> old = read_state(input = kv)[name = string(\"old\")];\n"
                                              "tensor<fp16, [1, 4]> sum = add(x = old, y = x)[name = string(\"sum\")];\n"
                                              "write_state(input = kv, data = sum)[name = string(\"w\")];\n"
-                                             "tensor<fp16, [1, 4]> y = mul(x = old, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
+                                             "tensor<fp16, [1, 4]> y = mul(x = old, y = x)[name = string(\"y\")];\n"
+                                             "tensor<fp16, [1, 4]> now = read_state(input = kv)[name = string(\"now\")];\n"
+                                             "tensor<fp16, [1, 4]> z = add(x = now, y = x)[name = string(\"z\")];\n} -> (y, z);\n}\n";
     arena mem = { 0 };
     dev_tensors out;
     diag d;
@@ -372,17 +374,18 @@ static void native_state(void **state)
     for (size_t i = 0; i < COUNT(chips); i++)
         assert_int_equal(once(chips[i], text, in, 2, NULL, 0, &mem, &out, &d), AN_UNSUPPORTED);
     assert_ok(once("cpu", text, in, 2, NULL, 0, &mem, &out, &d), d);
-    assert_int_equal(out.n, 2);
+    assert_int_equal(out.n, 3);
     assert_string_equal(out.at[0].name, "kv");
     for (int i = 0; i < 4; i++) {
         assert_true(dtype_load(DT_F16, out.at[0].data, i) == 10 * i + i + 1);
         assert_true(dtype_load(DT_F16, out.at[1].data, i) == 10.0 * i * (i + 1));
+        assert_true(dtype_load(DT_F16, out.at[2].data, i) == 10 * i + 2 * (i + 1)); /* read behind the write */
     }
     assert_ok(once("cpu", text, in, 1, NULL, 0, &mem, &out, &d), d);
     for (int i = 0; i < 4; i++) assert_true(dtype_load(DT_F16, out.at[0].data, i) == i + 1);
 
     assert_ok(once("null", text, in, 1, NULL, 0, &mem, &out, &d), d);
-    assert_int_equal(out.n, 2);
+    assert_int_equal(out.n, 3);
     device *dev; /* one surface on both sides: the state stays on the device */
     assert_ok(device_open(&dev, "cpu", &one_thread, &d), d);
     dev_program *p = must_compile(dev, text, NULL);

@@ -249,6 +249,38 @@ static void states_are_inputs(void **state)
     reads_and_writes_back(text, DIALECT_IOS18);
 }
 
+/* A read finds what was last written before it; before the first write, what the run began with. */
+static void states_in_order(void **state)
+{
+    const char *text =
+        MAIN "(state<" X4 "> kv, " X4 " a) {\n" X4 " b = read_state(input = kv)[name = string(\"b\")];\n" X4
+             " c = add(x = b, y = a)[name = string(\"c\")];\n"
+             "write_state(data = c, input = kv)[name = string(\"w\")];\n" X4
+             " e = read_state(input = kv)[name = string(\"e\")];\n" X4
+             " f = mul(x = e, y = e)[name = string(\"f\")];\n" X4
+             " v = coreml_update_state(state = kv, value = f)[name = string(\"v\")];\n" X4
+             " h = read_state(input = kv)[name = string(\"h\")];\n" X4
+             " i = sub(x = h, y = b)[name = string(\"i\")];\n" END("i");
+    enum { ELEMENTS = 4 * 8 };
+    graph *g = lower(text, NULL);
+    arena mem = { 0 };
+    diag d = { 0 };
+    tensor64 in[2], out;
+    double kv[ELEMENTS], a[ELEMENTS];
+    (void)state;
+    for (int k = 0; k < ELEMENTS; k++) kv[k] = k - 9, a[k] = 3 - 2 * k;
+    for (int k = 0; k < 2; k++)
+        in[k] = (tensor64){ .type = *graph_type(g, g->inputs.at[k]),
+                            .x = !strcmp(graph_value(g, g->inputs.at[k])->name, "kv") ? kv : a };
+    assert_int_equal(graph_eval(g, in, &out, &mem, &d), AN_OK);
+    for (int k = 0; k < ELEMENTS; k++) assert_true(out.x[k] == (kv[k] + a[k]) * (kv[k] + a[k]) - kv[k]);
+    assert_int_equal(find_node(g, "b")->op, OP_READ_STATE);
+    assert_int_equal(find_node(g, "h")->in[0].i, find_node(g, "v")->out.i);
+    arena_free(&mem);
+    graph_free(g);
+    reads_and_writes_back(text, DIALECT_IOS18);
+}
+
 /* ---- refusals: what is said and where ---- */
 
 static const struct {
@@ -686,6 +718,7 @@ int main(void)
         cmocka_unit_test(statements_become_nodes),
         cmocka_unit_test(several_results_keep_their_names),
         cmocka_unit_test(states_are_inputs),
+        cmocka_unit_test(states_in_order),
         cmocka_unit_test(refusals_name_thing_and_place),
         cmocka_unit_test(several_problems_in_one_reading),
         cmocka_unit_test(issues_are_bounded),
