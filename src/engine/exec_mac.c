@@ -152,12 +152,41 @@ static bool row_value_of(const program *p, const mac *m, int64_t tensor, row_val
     return true;
 }
 
+/* A bias of the features of a matrix product, which are its columns. */
+static bool col_value_of(const program *p, const mac *m, int64_t tensor, row_value *v)
+{
+    const etensor *t = &p->tensors.at[tensor];
+    if (!multiplies(t->dt) || m->geo.groups || !t->rank || t->dim[t->rank - 1] != m->n || et_elems(t) != m->n)
+        return false;
+    *v = (row_value){ .kind = ROW_COLUMNS, .tensor = tensor };
+    return true;
+}
+
+static bool one_number(const program *p, int64_t tensor)
+{
+    return multiplies(p->tensors.at[tensor].dt) && et_elems(&p->tensors.at[tensor]) == 1;
+}
+
 static bool whole(const program *p, const mac *m, int64_t tensor)
 {
     return p->tensors.at[tensor].dt == m->y_type && et_elems(&p->tensors.at[tensor]) == et_elems(&p->tensors.at[m->y]);
 }
 
-/* scale, bias, activation, a gate, residual: in this order, each at most once. No gate in fp32: what is computed
+/* Two steps, from k on, that let the result so far through where another tensor is above a number. */
+static bool is_pass(const program *p, const chain *ch, const int64_t *extra, int64_t k, int64_t on, mac *m)
+{
+    const int64_t *gt = ch->step + k * CHAIN_STEP, *sel = gt + CHAIN_STEP, n = ch->n_inputs;
+    if (k + 1 >= ch->n_steps || gt[STEP_FN] != FN_GT || sel[STEP_FN] != FN_SELECT || sel[STEP_A] != n + k ||
+        sel[STEP_B] != on)
+        return false;
+    const int64_t from[] = { gt[STEP_A], gt[STEP_B], sel[STEP_C] };
+    for (size_t i = 0; i < COUNT(from); i++)
+        if (from[i] < 1 || from[i] >= n) return false;
+    m->pass = extra[from[0] - 1], m->above = extra[from[1] - 1], m->shut = extra[from[2] - 1];
+    return whole(p, m, m->pass) && one_number(p, m->above) && one_number(p, m->shut);
+}
+
+/* scale, bias, activation, a gate or a pass, residual: in this order, each at most once. No gate in fp32: what is computed
  * again in a backward pass, where others read its pieces, must have the same bits, and there a chain computes it. */
 static bool fits_kernel(const program *p, const insn *in, mac *m)
 {
@@ -175,12 +204,16 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
     chain ch = insn_chain(in, n + 1);
     int stage = SUM;
     bool gated = false;
-    m->residual = m->gate = -1;
+    m->residual = m->gate = m->pass = -1;
     if (m->vec || m->env->chip || m->turned || (m->y_type != DT_F32 && m->y_type != DT_F16 && m->y_type != DT_BF16))
         return false;
     for (int64_t k = 0; k < ch.n_steps; k++) {
         const int64_t *s = ch.step + k * CHAIN_STEP;
         fn_id f = (fn_id)s[STEP_FN];
+        if (stage < GATED && gate < 0 && is_pass(p, &ch, extra, k, on, m)) {
+            stage = GATED, on = ch.n_inputs + ++k;
+            continue;
+        }
         if (!dtype_is_float((dtype)s[STEP_TYPE]) || s[STEP_TYPE] == DT_F64) return false;
         if (f == FN_SILU && gate < 0 && m->y_type != DT_F32 && s[STEP_A] >= 1 && s[STEP_A] < ch.n_inputs &&
             s[STEP_TYPE] == DT_F32 && whole(p, m, extra[s[STEP_A] - 1])) {
@@ -205,7 +238,8 @@ static bool fits_kernel(const program *p, const insn *in, mac *m)
         if (other < 1 || other >= ch.n_inputs) return false;
         int64_t t = extra[other - 1];
         if (f == FN_MUL && stage < SCALED && row_value_of(p, m, t, &m->scale)) stage = SCALED;
-        else if (f == FN_ADD && stage < BIASED && row_value_of(p, m, t, &m->bias)) stage = BIASED;
+        else if (f == FN_ADD && stage < BIASED && (row_value_of(p, m, t, &m->bias) || col_value_of(p, m, t, &m->bias)))
+            stage = BIASED;
         else if (f == FN_ADD && stage < ADDED && whole(p, m, t)) stage = ADDED, m->residual = t;
         else return false;
     }
@@ -289,7 +323,7 @@ static bool lay_out(image *im, mac *m)
                                                 (m->turned ? (size_t)m->env->v->width * EXEC_BLOCK * sizeof(float) : 0),
                                             (size_t)64);
     if (!add_size(&slot, m->chain_bytes * (size_t)inner, &m->at_chain)) return false;
-    if (!add_size(&slot, m->straight ? (size_t)m->m * 2 * sizeof(float) : 0, &m->at_rows)) return false;
+    if (!add_size(&slot, m->straight ? (size_t)(m->m * 2 + m->n) * sizeof(float) : 0, &m->at_rows)) return false;
     m->slot_bytes = slot;
     size_t all, sums = 0;
     if (!mul_size(slot, m->parallel ? (size_t)threads : 1, &all) || all > SIZE_MAX / 4) return false;
@@ -422,7 +456,7 @@ static an_status open(image *im, const insn *in, mac **out, diag *d)
     if (!e->fast) return AN_OK;
     mac *m = TAKE(&im->prepared, mac, 1);
     if (!m) return diag_nomem(d);
-    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1, .gate = -1, .squares = in->op == IN_MATMUL_SQUARES ? insn_t(in, "squares") : -1 };
+    *m = (mac){ .env = e, .num = &im->p->num, .y = insn_t(in, "y"), .residual = -1, .gate = -1, .pass = -1, .squares = in->op == IN_MATMUL_SQUARES ? insn_t(in, "squares") : -1 };
     if (m->squares >= 0 && e->chip) return AN_OK; /* no chip has it */
     m->y_type = im->p->tensors.at[m->y].dt;
     *out = m;
@@ -631,7 +665,7 @@ static void epilogue(product *p)
 static const float *row_values(const product *p, const row_value *r, float *to)
 {
     const mac *m = p->m;
-    if (r->kind == ROW_NONE) return NULL;
+    if (r->kind == ROW_NONE || r->kind == ROW_COLUMNS) return NULL;
     dtype t = ctx_tensor(p->c, r->tensor)->dt;
     const unsigned char *x = ctx_mem(p->c, r->tensor);
     if (r->kind == ROW_CHANNEL) m->env->v->load(to, t, x + (p->batch % m->geo.groups) * m->m * exec_size(t), m->m);
@@ -640,6 +674,22 @@ static const float *row_values(const product *p, const row_value *r, float *to)
         for (int64_t i = 1; i < m->m; i++) to[i] = to[0];
     }
     return to;
+}
+
+/* One value per column; NULL: none. */
+static const float *col_values(const product *p, const row_value *r, float *to)
+{
+    if (r->kind != ROW_COLUMNS) return NULL;
+    const dtype t = ctx_tensor(p->c, r->tensor)->dt;
+    const unsigned char *x = (const unsigned char *)ctx_mem(p->c, r->tensor) + p->n0 * exec_size(t);
+    if (t == DT_F32) return (const float *)(const void *)x;
+    p->m->env->v->load(to, t, x, p->nc);
+    return to;
+}
+
+static float number_at(const product *p, int64_t tensor)
+{
+    return (float)dtype_load(ctx_tensor(p->c, tensor)->dt, ctx_mem(p->c, tensor), 0);
 }
 
 static float *squares_of(const run_ctx *c, const mac *m)
@@ -714,6 +764,11 @@ static an_status multiply(product *p, diag *d)
         if (m->scale.kind != ROW_NONE) call.epi.scale = row_values(p, &m->scale, rows);
         for (int64_t i = 0; m->i8 && m->scale.kind != ROW_NONE && i < m->m; i++) rows[i] *= m->i8_scale[i];
         call.epi.bias = row_values(p, &m->bias, rows + m->m), call.epi.act = m->act;
+        call.epi.col_bias = col_values(p, &m->bias, rows + 2 * m->m);
+        if (m->pass >= 0) {
+            call.epi.pass.at = (const unsigned char *)ctx_mem(p->c, m->pass) + at, call.epi.pass.ld = m->n;
+            call.epi.pass.above = number_at(p, m->above), call.epi.pass.shut = number_at(p, m->shut);
+        }
         if (m->gate >= 0) call.epi.gate = (const unsigned char *)ctx_mem(p->c, m->gate) + at, call.epi.ld_gate = m->n;
         if (m->residual >= 0)
             call.epi.residual = (const unsigned char *)ctx_mem(p->c, m->residual) + at, call.epi.ld_residual = m->n;

@@ -22,7 +22,7 @@ geometry exec_geometry(const program *p, const insn *in, bool transposed);
 void exec_columns(const geometry *g, pool *threads, const void *x, int64_t size, int64_t channels, int64_t p0,
                   int64_t n, void *to);
 
-typedef enum { ROW_NONE, ROW_SCALAR, ROW_CHANNEL } row_kind;
+typedef enum { ROW_NONE, ROW_SCALAR, ROW_CHANNEL, ROW_COLUMNS /* not per row: per column of C */ } row_kind;
 typedef struct {
     row_kind kind;
     int64_t tensor;
@@ -78,6 +78,7 @@ typedef struct mac {
     row_value scale, bias;     /* straight */
     gemm_act act;
     int64_t residual, gate;    /* tensors, or -1 */
+    int64_t pass, above, shut; /* straight: where `pass` is not above the one number, it is the other; -1: nowhere */
     int64_t chunk;             /* columns of C at a time */
     /* work: clean copies of the operands, then one slot per concurrent batch */
     size_t at_clean_a, at_clean_b, at_slots, slot_bytes;

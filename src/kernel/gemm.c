@@ -178,8 +178,8 @@ bool is_plain(const gemm_call *c)
 {
     const gemm_epilogue *e = &c->epi;
     const gemm_kernel *g = c->kernel;
-    return c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->residual &&
-           !e->gate && !e->accumulate && e->act == ACT_NONE;
+    return c->c_type == DT_F32 && (g->math == GEMM_I8 ? g->finishes : !e->scale) && !e->bias && !e->col_bias &&
+           !e->residual && !e->gate && !e->pass.at && !e->accumulate && e->act == ACT_NONE;
 }
 
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
@@ -196,6 +196,7 @@ void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, cons
         .cols = (int)MIN(c->n - c0, g->nr),
         .scale = e->scale ? e->scale + r0 : NULL,
         .bias = e->bias ? e->bias + r0 : NULL,
+        .col_bias = e->col_bias ? e->col_bias + c0 : NULL,
         .act = e->act,
         .accumulate = e->accumulate,
         .c_type = c->c_type,
@@ -205,6 +206,10 @@ void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, cons
         .ld_residual = e->ld_residual * cb,
         .gate = e->gate ? (const char *)e->gate + (r0 * e->ld_gate + c0) * cb : NULL,
         .ld_gate = e->ld_gate * cb,
+        .pass = e->pass.at ? (const char *)e->pass.at + (r0 * e->pass.ld + c0) * cb : NULL,
+        .ld_pass = e->pass.ld * cb,
+        .above = e->pass.above,
+        .shut = e->pass.shut,
         .col_scale = scales,
     };
     g->vec->epilogue(&job);
@@ -453,8 +458,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             t.c = (const char *)c->c + i * g->mr * t.c_ld + col * c_bytes;
             t.c_wide = (int)(wide * c_bytes);
             const gemm_epilogue *e = &c->epi;
-            t.beside_ld = (e->gate ? e->ld_gate : e->ld_residual) * c_bytes;
-            const char *beside = e->gate ? e->gate : e->residual;
+            t.beside_ld = (e->gate ? e->ld_gate : e->pass.at ? e->pass.ld : e->ld_residual) * c_bytes;
+            const char *beside = e->gate ? e->gate : e->pass.at ? e->pass.at : e->residual;
             t.beside = beside ? beside + i * g->mr * t.beside_ld + col * c_bytes : NULL;
         }
         g->tile(&t);
@@ -578,12 +583,13 @@ static an_status refuse(const gemm_call *c, diag *d)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: squares are summed of fp32, not of %s", name, dtype_name(c->c_type));
     if ((unsigned)c->epi.act >= ACT_COUNT)
         return diag_fail(d, AN_BUG, NOWHERE, "%s: activation %d", name, (int)c->epi.act);
-    if (c->ldc < c->n || (c->epi.residual && c->epi.ld_residual < c->n) || (c->epi.gate && c->epi.ld_gate < c->n))
-        return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
-                         (long long)(c->ldc < c->n                                  ? c->ldc
-                                     : c->epi.residual && c->epi.ld_residual < c->n ? c->epi.ld_residual
-                                                                                    : c->epi.ld_gate),
-                         (long long)c->n);
+    const gemm_epilogue *e = &c->epi;
+    const int64_t wide[] = { c->ldc, e->residual ? e->ld_residual : c->n, e->gate ? e->ld_gate : c->n,
+                             e->pass.at ? e->pass.ld : c->n };
+    for (size_t i = 0; i < COUNT(wide); i++)
+        if (wide[i] < c->n)
+            return diag_fail(d, AN_BUG, NOWHERE, "%s: rows of %lld elements cannot hold %lld columns", name,
+                             (long long)wide[i], (long long)c->n);
     if (!c->a && !can_be_a(c->kernel, c->a_view.type)) return refuse_a(c->kernel, c->a_view.type, d);
     if (c->a && c->a_k && !gemm_can_begin(c->kernel, c->k, c->a_k))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a product over %lld cannot take the beginning of %lld packed", name,

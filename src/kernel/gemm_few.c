@@ -87,7 +87,8 @@ static void few_task(void *ctx, int64_t task, int thread)
     for (int64_t i = 0; i < j.panels * c->n * lanes; i++)
         if (isnan(j.acc[i])) j.acc[i] = NAN;
     if (c->n == 1 && c->ldc == 1 && (!c->epi.residual || c->epi.ld_residual == 1) &&
-        (!c->epi.gate || c->epi.ld_gate == 1)) {
+        (!c->epi.gate || c->epi.ld_gate == 1) &&
+        !c->epi.col_bias && !c->epi.pass.at) {
         for (int64_t p = 0; p < j.panels; p++) finish_column(c, p0 + p, j.acc + p * lanes);
         return;
     }

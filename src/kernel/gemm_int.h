@@ -50,12 +50,14 @@ typedef struct {
     const float *col_scale; /* int: per column */
     const float *scale, *bias; /* per row */
     bool by_lane;              /* one row, which is a column of C: scale and bias are per lane */
+    const float *col_bias;     /* per column */
     gemm_act act;
     bool accumulate;
     dtype c_type;
     char *c;
-    const char *residual, *gate;
-    int64_t ldc, ld_residual, ld_gate; /* bytes */
+    const char *residual, *gate, *pass;
+    int64_t ldc, ld_residual, ld_gate, ld_pass; /* bytes */
+    float above, shut;         /* of pass */
 } epi_job;
 
 /* Few columns: panels panel0..panel1 of A, groups of one k, times x. acc: per panel, x n, sums by column: acc[(panel
@@ -78,6 +80,7 @@ typedef struct {
     const float *b;
     int64_t b_row, ldc;
     float *c;
+    const float *bias; /* per column; NULL: 0 */
     int64_t m, k;
     int n; /* at most `lanes` */
 } thin_job;

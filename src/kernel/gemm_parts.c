@@ -179,6 +179,7 @@ static void sum_task(void *ctx, int64_t task, int thread)
                 .cols = (int)MIN(c->n - j * g->nr, ld),
                 .scale = e->scale ? e->scale + r : NULL,
                 .bias = e->bias ? e->bias + r : NULL,
+                .col_bias = e->col_bias ? e->col_bias + j * g->nr : NULL,
                 .act = e->act,
                 .accumulate = e->accumulate,
                 .c_type = c->c_type,
@@ -188,6 +189,10 @@ static void sum_task(void *ctx, int64_t task, int thread)
                 .ld_residual = e->ld_residual * cb,
                 .gate = e->gate ? (const char *)e->gate + (r * e->ld_gate + j * g->nr) * cb : NULL,
                 .ld_gate = e->ld_gate * cb,
+                .pass = e->pass.at ? (const char *)e->pass.at + (r * e->pass.ld + j * g->nr) * cb : NULL,
+                .ld_pass = e->pass.ld * cb,
+                .above = e->pass.above,
+                .shut = e->pass.shut,
             });
         }
     }

@@ -11,8 +11,10 @@ bool gemm_thin(const gemm_kernel *g, int64_t n)
 
 bool thin_fits(const gemm_call *c)
 {
+    gemm_call plain = *c;
+    plain.epi.col_bias = NULL;
     return !c->a && gemm_thin(c->kernel, c->n) && c->a_view.type == DT_F32 && c->b.type == DT_F32 && c->b.col == 1 &&
-           c->c_type == DT_F32 && is_plain(c);
+           c->c_type == DT_F32 && is_plain(&plain);
 }
 
 static void thin_task(void *ctx, int64_t task, int thread)
@@ -27,6 +29,7 @@ static void thin_task(void *ctx, int64_t task, int thread)
                                       .b_row = c->b.row,
                                       .c = (float *)c->c + i * c->ldc,
                                       .ldc = c->ldc,
+                                      .bias = c->epi.col_bias,
                                       .m = MIN(THIN_ROWS, c->m - i),
                                       .k = c->k,
                                       .n = (int)c->n });

@@ -71,14 +71,20 @@ typedef struct {
     int64_t row, col; /* strides in elements */
 } gemm_view;
 
-/* v = act(scale[i] · (A·B)[i,j] + bias[i]), times silu(gate[i,j]); C = v, + residual[i,j], + the old C; all in fp32,
- * rounded once to C's type. */
+/* v = act(scale[i] · (A·B)[i,j] + bias[i] + col_bias[j]), times silu(gate[i,j]), or pass.shut where pass.at[i,j] is not
+ * above pass.above; C = v, + residual[i,j], + the old C; all in fp32, rounded once to C's type. */
 typedef struct {
     const float *scale, *bias; /* per row of C; NULL: 1, 0 */
+    const float *col_bias;     /* per column of C; NULL: 0 */
     const void *residual;      /* C's type, or NULL; may be C itself */
     int64_t ld_residual;
     const void *gate; /* C's type, or NULL */
     int64_t ld_gate;
+    struct {
+        const void *at; /* C's type; NULL: everything passes */
+        int64_t ld;
+        float above, shut;
+    } pass;
     gemm_act act;
     bool accumulate;
 } gemm_epilogue;

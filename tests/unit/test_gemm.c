@@ -32,7 +32,7 @@ typedef struct {
     int64_t m, n, k;
     dtype at, bt, ct;
     int al, bl; /* layouts */
-    bool scale, bias, gate, residual, accumulate;
+    bool scale, bias, col_bias, gate, pass, residual, accumulate;
     gemm_act act;
     bool fresh; /* A is packed inside the call */
 } problem;
@@ -81,9 +81,10 @@ static void describe(char *out, size_t n, const problem *p)
 {
     snprintf(
         out, n,
-        "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d gate %d residual %d accumulate %d act %d fresh %d",
+        "%s m=%lld n=%lld k=%lld A %s/%d B %s/%d C %s scale %d bias %d col_bias %d gate %d pass %d residual %d accumulate %d act %d fresh %d",
         gemm_name(p->g), (long long)p->m, (long long)p->n, (long long)p->k, dtype_name(p->at), p->al, dtype_name(p->bt),
-        p->bl, dtype_name(p->ct), p->scale, p->bias, p->gate, p->residual, p->accumulate, (int)p->act, p->fresh);
+        p->bl, dtype_name(p->ct), p->scale, p->bias, p->col_bias, p->gate, p->pass, p->residual,
+        p->accumulate, (int)p->act, p->fresh);
 }
 
 static void check_problem(const problem *p, rng *r, pool *pl)
@@ -105,7 +106,12 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     for (int64_t i = 0; i < p->m * ldr; i++) dtype_store(p->ct, res, i, rng_normal(r));
     char *gate = must(malloc((size_t)(p->m * ldg) * cb));
     for (int64_t i = 0; i < p->m * ldg; i++) dtype_store(p->ct, gate, i, rng_normal(r));
-    float *scale = must(malloc(4 * (size_t)p->m)), *bias = must(malloc(4 * (size_t)p->m));
+    char *pass = must(malloc((size_t)(p->m * ldg) * cb));
+    for (int64_t i = 0; i < p->m * ldg; i++) dtype_store(p->ct, pass, i, rng_normal(r));
+    dtype_store(p->ct, pass, 0, NAN); /* is above nothing */
+    float *scale = must(malloc(4 * (size_t)p->m)), *bias = must(malloc(4 * (size_t)p->m)),
+          *cols = must(malloc(4 * (size_t)p->n)), above = (float)rng_range(r, -0.5, 0.5);
+    for (int64_t j = 0; j < p->n; j++) cols[j] = (float)rng_normal(r);
     for (int64_t i = 0; i < p->m; i++) {
         scale[i] = (float)rng_range(r, -0.2, 0.2);
         bias[i] = (float)rng_normal(r);
@@ -125,6 +131,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         .ldc = ldc,
         .epi = { .scale = p->scale ? scale : NULL,
                  .bias = p->bias ? bias : NULL,
+                 .col_bias = p->col_bias ? cols : NULL,
+                 .pass = { p->pass ? pass : NULL, ldg, above, 0.25f },
                  .residual = p->residual ? res : NULL,
                  .ld_residual = ldr,
                  .gate = p->gate ? gate : NULL,
@@ -143,10 +151,11 @@ static void check_problem(const problem *p, rng *r, pool *pl)
         for (int64_t j = 0; j < p->n; j++) {
             double sum, mag;
             exact_dot(p, &e, i, j, &sum, &mag);
-            double s = p->scale ? (double)scale[i] : 1, o = p->bias ? (double)bias[i] : 0;
+            double s = p->scale ? (double)scale[i] : 1, b1 = p->bias ? (double)bias[i] : 0,
+                   b2 = p->col_bias ? (double)cols[j] : 0, o = b1 + b2;
             double err = fabs(s) * mag * 2 * (double)(p->k + 2) * 0x1p-24 + 1e-37 * (double)p->k;
             if (gemm_math_of(p->g) == GEMM_I8) err = fabs(s) * mag * 0x1p-21;
-            err += (fabs(s * mag) + fabs(o)) * 0x1p-22;
+            err += (fabs(s * mag) + fabs(b1) + fabs(b2)) * 0x1p-22;
             double v = act_exact(p->act, s * sum + o);
             if (p->act != ACT_NONE) err = 1.13 * err + fabs(v) * 0x1p-20 + 4e-7;
             if (p->act > ACT_RELU && p->act != ACT_TANH && p->ct != DT_F32 && !p->residual && !p->accumulate)
@@ -156,6 +165,7 @@ static void check_problem(const problem *p, rng *r, pool *pl)
                 v *= by;
                 err = err * fabs(by) + fabs(v) * (p->ct != DT_F32 && !p->residual && !p->accumulate ? 7.1e-5 : 0x1p-19);
             }
+            if (p->pass && !(dtype_load(p->ct, pass, i * ldg + j) > (double)above)) v = 0.25, err = 0;
             double add = p->residual ? dtype_load(p->ct, res, i * ldr + j) : 0,
                    was = p->accumulate ? old[i * ldc + j] : 0;
             err += (fabs(v) + fabs(add) + fabs(was)) * 0x1p-22;
@@ -179,6 +189,8 @@ static void check_problem(const problem *p, rng *r, pool *pl)
     free(bias);
     free(res);
     free(gate);
+    free(pass);
+    free(cols);
     free(old);
     free(cbuf);
     free(a.at);
@@ -222,6 +234,10 @@ static void each_row_against_double(void **state)
                 .act = (gemm_act)(n % 2 ? rng_below(&r, ACT_COUNT) : ACT_NONE),
                 .fresh = rng_below(&r, 3) == 0,
             };
+            p.col_bias = rng_below(&r, 3) == 0, p.pass = rng_below(&r, 4) == 0;
+            if (n % 3 == 0) /* a layer's features, and the way back */
+                p.scale = p.bias = p.gate = p.residual = p.accumulate = false, p.pass = !p.col_bias,
+                p.act = p.pass ? ACT_NONE : p.act > ACT_RELU ? ACT_RELU : p.act;
             if (p.at == DT_I8 && !p.scale) p.scale = p.ct == DT_F16 || p.act;
             check_problem(&p, &r, n % 2 ? pl : NULL);
         }
@@ -286,7 +302,7 @@ static void few_rows(void **state)
         for (size_t k = 0; k < COUNT(cases); k++) {
             const int64_t M = cases[k].m, N = cases[k].n, K = cases[k].k;
             problem p = { .g = g, .m = M, .n = N, .k = K, .at = DT_F32, .bt = DT_F32, .ct = DT_F32, .al = cases[k].a_as,
-                          .bias = k % 2, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
+                          .bias = k % 2, .col_bias = k % 4 < 2, .pass = k % 5 == 4, .fresh = !cases[k].packed, .act = k % 3 ? ACT_NONE : ACT_RELU };
             for (int t = 0; t < 3; t++) check_problem(&p, &r, pools[t]);
             matrix a = matrix_make(&r, DT_F32, M, K, cases[k].a_as), b = matrix_make(&r, DT_F32, K, N, 0);
             float *c = must(malloc(3 * sizeof *c * (size_t)(M * N)));
