@@ -209,9 +209,6 @@ static void turn(const room *m, const block *now, int64_t r, const block *done, 
  * next: the chain it works on begins and ends once. */
 static int64_t next_block(const room *m) { return atomic_fetch_add_explicit(m->next, 1, memory_order_relaxed); }
 
-/* Of fp16 with means the loop of both was measured slower than one after the other: a block at a time. */
-static bool alone(const columns *k) { return !k->exps && k->kind == NORM_LAYER && k->tx == DT_F16; }
-
 static void in_turns(const room *m, int64_t task)
 {
     const columns *k = m->k;
@@ -226,10 +223,6 @@ static void in_turns(const room *m, int64_t task)
         if (done) put_wide(m, done);
         if (now) settle(k, now);
         done = now;
-        if (done && alone(k)) {
-            for (int64_t r = 0; r < k->n; r += VEC_BAND) turn(m, NULL, r, done, last - r);
-            put_wide(m, done), done = NULL;
-        }
         if (now) at = k->stream ? next_block(m) : at + 1;
     }
 }
