@@ -149,6 +149,7 @@ static const grad_row grad_rows[] = {
     { 0, 0, IMG "y1 = pe_pool(x) {mode=\"min\", kernel_sizes=[2, 2], strides=[2, 2]}; y2 = pe_pool(x) {mode=\"l1\", kernel_sizes=[2, 3]}" },
     /* movement */
     { 0, 0, X "y1 = identity(x); y2 = read_state(x); y3 = reshape(x) {shape=[4, -1]}; y4 = expand_dims(x) {axes=[0, -1]}; y5 = flatten2d(x) {axis=2}" },
+    { 0, 0, X "b = input fp64[2, 3, 4]; r = read_state(x); m = mul(r, b); w = write_state(x, m); y1 = mul(w, b); y2 = mul(r, w)" },
     { 0, 0, X "r = input fp64[6, 4]; y1 = reshape_like(x, r) {begins=[0], ends=[2], end_masks=[false]}; y2 = mul(r, r)" },
     { 0, 0, "x = input fp64[1, 3, 1, 2]; y1 = squeeze(x); y2 = squeeze(x) {axes=[2]}" },
     { 0, 0, X "y = transpose(x) {perm=[2, 0, -2]}" },

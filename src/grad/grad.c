@@ -32,7 +32,7 @@ typedef struct {
 /* Does the value of operand k, not only its shape, reach a result? */
 static bool reads_value(const node *n, int k)
 {
-    if (!n->in[k].i || n->op == OP_FILL_LIKE) return false;
+    if (!n->in[k].i || n->op == OP_FILL_LIKE || (n->op == OP_WRITE_STATE && k == 0)) return false;
     return !(n->op == OP_RESHAPE_LIKE && k > 0);
 }
 
@@ -274,7 +274,7 @@ static val once_more(path *p, val v)
     if (!p->again || !v.i || v.i >= p->n_values || g->err.st) return v;
     uint32_t i = graph_value(g, v)->node;
     node n = g->nodes.at[i];
-    if (i < p->first || i > p->last || n.op == OP_CONST || n.op == OP_INPUT) return v;
+    if (i < p->first || i > p->last || n.op == OP_CONST || n.op == OP_INPUT || op_has_effect(n.op)) return v;
     if (p->again[v.i].i) return p->again[v.i];
     val *in = TAKE(&g->mem, val, (size_t)n.n_in + 1);
     if (!in) {

@@ -4,6 +4,8 @@
 
 void vjp_identity(adj *c) { c->dx[0] = c->dy[0]; }
 
+void vjp_state_write(adj *c) { c->dx[1] = c->dy[0]; } /* what it held before is gone */
+
 void vjp_reshape(adj *c) /* every op that keeps row-major order */
 {
     shape x = shape_at(c, c->n.in[0]);

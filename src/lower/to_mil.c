@@ -600,6 +600,20 @@ static bool path_is_referred_to(const writer *w)
     return false;
 }
 
+/* A read of a graph gives what the run began with, wherever it stands; one of a text what was written before it: those
+ * behind the write of their state go before it. */
+static an_status write_reads(writer *w, size_t write)
+{
+    const graph *g = w->g;
+    for (size_t i = write + 1; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        if (!w->live[i] || n->op != OP_READ_STATE || n->in[0].i != g->nodes.at[write].in[0].i) continue;
+        TRY(write_node(w, n));
+        w->live[i] = false; /* it is there */
+    }
+    return AN_OK;
+}
+
 static an_status write_module(writer *w)
 {
     const graph *g = w->g;
@@ -617,8 +631,11 @@ static an_status write_module(writer *w)
     if (path_is_referred_to(w)) w->inline_all = true;
     TRY(name_ports(w));
     TRY(write_inputs(w, f));
-    for (size_t i = 1; i < g->nodes.n; i++)
-        if (w->live[i]) TRY(write_node(w, &g->nodes.at[i]));
+    for (size_t i = 1; i < g->nodes.n; i++) {
+        if (!w->live[i]) continue;
+        if (g->nodes.at[i].op == OP_WRITE_STATE) TRY(write_reads(w, i));
+        TRY(write_node(w, &g->nodes.at[i]));
+    }
     TRY(write_outputs(w, f));
     f->op = w->ops.at;
     f->n_op = w->ops.n;

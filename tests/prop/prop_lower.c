@@ -219,6 +219,8 @@ static const struct {
                           "mm, vv = constexpr_sparse_blockwise_shift_scale(m, q, s)\nw = constexpr_sparse_to_dense(vv, mm)\ny = conv(x, w)" },
     { OP_READ_STATE, X "r = read_state(x)\ny = exp(r)" },
     { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\ny = write_state(x, z)" },
+    { OP_READ_STATE, X "z = input fp16[1, 4, 6, 8]\nw = write_state(x, z)\nr = read_state(x)\ny = sub(r, w)" },
+    { OP_READ_STATE, X "z = input fp16[1, 4, 6, 8]\nv = write_state(x, z)\nr = read_state(x)\ns = mul(r, v)\nw = write_state(z, s)\nt = read_state(z)\nu = write_state(x, t)\ny = sub(u, w)" },
 };
 
 static graph *graph_of_row(size_t i)
