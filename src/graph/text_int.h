@@ -15,6 +15,7 @@ static const struct {
     { INST_DYNAMIC_ATTR, "dynamic" },
     { INST_BLOB_DATA_OFFSET, "data_offset" },
     { INST_AGAIN, "again" },
+    { INST_STATE, "state" },
 };
 
 void text_number(strbuf *b, dtype dt, double x); /* fewest digits that read back as x when held in dt */

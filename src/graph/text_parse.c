@@ -503,7 +503,7 @@ static an_status read_flags(reader *r, val v)
     while (accept(r, '!')) {
         size_t i = 0;
         while (i < COUNT(text_flags) && !at_word(r, text_flags[i].word)) i++;
-        if (i == COUNT(text_flags)) return wanted(r, "inline, dynamic, data_offset or again");
+        if (i == COUNT(text_flags)) return wanted(r, "inline, dynamic, data_offset, again or state");
         if (v.i) r->g->nodes.at[graph_value(r->g, v)->node].flags |= text_flags[i].bit;
     }
     return AN_OK;

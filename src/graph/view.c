@@ -60,7 +60,7 @@ an_status graph_insts(const graph *g, arena *mem, op_inst **out, diag *d)
         for (int k = 0; k < n->n_in; k++) in[k] = see(&f, n->in[k]);
         inst[i] = (op_inst){
             .op = n->op,
-            .mil = n->mil,
+            .mil = n->flags & INST_STATE ? op_get(OP_READ_STATE)->mil : n->mil, /* as it is written */
             .name = n->name,
             .at = n->at,
             .n_in = n->n_in,

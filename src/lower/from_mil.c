@@ -321,7 +321,7 @@ static an_status add_known(reader *r, call *c)
         TRY(graph_problem(r));
         return add_opaque(r, c);
     }
-    r->g->nodes.at[r->g->nodes.n - 1].flags |= c->flags;
+    r->g->nodes.at[r->g->nodes.n - 1].flags |= c->flags | (content.i ? INST_STATE : 0);
     if (o->id == OP_WRITE_STATE) TRY(note_write(r, in[0], first));
     return define_results(r, op, op->n_out ? first : NO_VAL);
 }

@@ -106,6 +106,7 @@ enum { /* how the text was written, where it matters to a route */
     INST_DYNAMIC_ATTR = 2,   /* an attribute that is a run-time value */
     INST_BLOB_DATA_OFFSET = 4, /* BLOBFILE offset points at the data (128), not the record */
     INST_AGAIN = 8,          /* computed a second time on purpose: not to be merged with the first */
+    INST_STATE = 16,         /* an identity whose text is read_state: it reads what was written before */
 };
 
 typedef struct {

@@ -144,6 +144,21 @@ static size_t count(const char *s, const char *piece)
     return n;
 }
 
+/* A read behind a write is a node that copies, and stays a read of the text. */
+static void reads_are_named_behind_writes(void **state)
+{
+    (void)state;
+    check_report *r = check(MAIN "(state<" BIG "> kv, " BIG " a) {\nwrite_state(input = kv, data = a);\n" BIG
+                                 " y = read_state(input = kv);\n" END("y"), "m4");
+    const finding *f = NULL;
+    for (size_t i = 0; i < r->found.n; i++)
+        if (!strcmp(r->found.at[i].rule, "op-unsupported") && r->found.at[i].at.line == 6) f = &r->found.at[i];
+    assert_non_null(f);
+    assert_non_null(strstr(f->message, "read_state is not available"));
+    assert_string_equal(r->ops.at[1].op, "read_state");
+    check_free(r);
+}
+
 static void json_has_the_documented_keys(void **state)
 {
     (void)state;
@@ -298,6 +313,7 @@ int main(void)
         cmocka_unit_test(a_clean_program_has_costs_and_no_errors),
         cmocka_unit_test(rules_speak_at_their_place),
         cmocka_unit_test(several_problems_are_all_listed),
+        cmocka_unit_test(reads_are_named_behind_writes),
         cmocka_unit_test(json_has_the_documented_keys),
         cmocka_unit_test(text_merges_targets_and_points),
         cmocka_unit_test(errors_only_keeps_counts_and_status),
