@@ -121,9 +121,11 @@ an_status gemm_pack_b(const gemm_kernel *k, pool *p, int64_t n, int64_t kk, gemm
                                                           : refuse_b(k, b.type, d);
 }
 
-/* Cuts claimed so far of a share. On a line of its own: every thread reads what lies beside it, at every tile. */
+/* Cuts of a share: the next one, and where it ends. On a line of its own: every thread reads what lies beside it, at
+ * every tile. */
 typedef struct {
     alignas(ALIGN) _Atomic int64_t next;
+    int64_t end;
 } counter;
 
 /* One region of the pool: a stripe multiplied, and the next one packed. */
@@ -142,30 +144,40 @@ typedef struct {
     counter *shares; /* QUEUES of them */
 } run_ctx;
 
-/* Cuts of parts, first..end: whole parts of one column of them, or one cut. */
+/* Parts row..row + high of a column of them, or one cut of one part. */
 typedef struct {
-    int64_t first, end;
+    int64_t row, column, high, cut; /* cut -1: whole parts */
 } claimed;
 
-static claimed claim(const run_ctx *x, int thread)
+static void share_out(const run_ctx *x)
+{
+    const int64_t parts = x->p->m_parts * x->p->n_parts;
+    for (int64_t q = 0; q < x->queues; q++) {
+        atomic_init(&x->shares[q].next, parts * q / x->queues << x->p->cut_bits);
+        x->shares[q].end = parts * (q + 1) / x->queues << x->p->cut_bits;
+    }
+}
+
+static bool claim(const run_ctx *x, int thread, claimed *out)
 {
     const plan *p = x->p;
-    const int64_t parts = p->m_parts * p->n_parts;
+    const int64_t cuts = (int64_t)1 << p->cut_bits, own = thread % x->queues;
     for (int64_t i = 0; i < x->queues; i++) {
-        const int64_t q = (thread + i) % x->queues, first = parts * q / x->queues * p->cuts,
-                      end = parts * (q + 1) / x->queues * p->cuts;
-        int64_t at = atomic_load_explicit(&x->shares[q].next, memory_order_relaxed);
-        while (first + at < end) {
-            const int64_t left = (end - first - at) / p->cuts, below = p->m_parts - (first + at) / p->cuts % p->m_parts;
-            int64_t n = 1;
-            if (at % p->cuts == 0 && (left > 1 || x->queues == 1))
-                n = p->cuts * (p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), below) : 1);
-            if (atomic_compare_exchange_weak_explicit(&x->shares[q].next, &at, at + n, memory_order_relaxed,
-                                                      memory_order_relaxed))
-                return (claimed){ first + at, first + at + n };
+        counter *c = &x->shares[own + i < x->queues ? own + i : own + i - x->queues];
+        int64_t at = atomic_load_explicit(&c->next, memory_order_relaxed);
+        while (at < c->end) {
+            const int64_t part = at >> p->cut_bits, left = (c->end - at) >> p->cut_bits, cut = at & (cuts - 1),
+                          column = p->n_parts > 1 ? part / p->m_parts : 0, row = part - column * p->m_parts;
+            const bool whole = !cut && (left > 1 || x->queues == 1);
+            const int64_t high =
+                whole && p->deep ? MIN(MAX(x->queues > 1 ? left / OF_WHAT_IS_LEFT : left, 1), p->m_parts - row) : 1;
+            *out = (claimed){ .row = row, .column = column, .high = high, .cut = whole || cuts == 1 ? -1 : cut };
+            if (atomic_compare_exchange_weak_explicit(&c->next, &at, at + (whole ? high * cuts : 1),
+                                                      memory_order_relaxed, memory_order_relaxed))
+                return true;
         }
     }
-    return (claimed){ 0, 0 };
+    return false;
 }
 
 /* int8: the scales of panel j of B. j counts within the stripe here and below. */
@@ -217,19 +229,21 @@ void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, cons
 
 int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n) { return ceil_div(m, g->mr) * ceil_div(n, g->nr); }
 
-static void tile_squares(const gemm_call *c, int64_t i, int64_t j)
+/* across: tiles of a row of C */
+static void tile_squares(const gemm_call *c, int64_t i, int64_t j, int64_t across)
 {
     const gemm_kernel *g = c->kernel;
     const int64_t r0 = i * g->mr, c0 = j * g->nr;
-    c->squares[i * ceil_div(c->n, g->nr) + j] =
+    c->squares[i * across + j] =
         g->vec->squares((const float *)c->c + r0 * c->ldc + c0, c->ldc, MIN(c->m - r0, g->mr), MIN(c->n - c0, g->nr));
 }
 
 static void squares_task(void *ctx, int64_t task, int thread)
 {
     const gemm_call *c = ctx;
+    const int64_t across = ceil_div(c->n, c->kernel->nr);
     (void)thread;
-    for (int64_t j = 0; j < ceil_div(c->n, c->kernel->nr); j++) tile_squares(c, task, j);
+    for (int64_t j = 0; j < across; j++) tile_squares(c, task, j, across);
 }
 
 /* Ways that have no tiles of C in hand. */
@@ -425,6 +439,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         t.row_fix = fix;
     }
     const char *ahead = t.ahead[1].at;
+    const int64_t asked = t.ahead[0].step * (kn / g->b_kr); /* by a tile */
     for (int64_t l = w->j0; l < w->j1; l++) {
         const int64_t j = l + w->turn < w->j1 ? l + w->turn : l + w->turn - (w->j1 - w->j0);
         char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
@@ -464,8 +479,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         }
         g->tile(&t);
         if (last && !straight) finish_tile(c, i, x->j_first + j, acc, fix, g->math == GEMM_I8 ? col_scale(x, j) : NULL);
-        if (last && c->squares) tile_squares(c, i, x->j_first + j); /* it is in the first cache now */
-        t.ahead[0].at += t.ahead[0].step * (kn / g->b_kr);
+        if (last && c->squares) tile_squares(c, i, x->j_first + j, p->n_panels); /* it is in the first cache now */
+        t.ahead[0].at += asked;
     }
 }
 
@@ -503,21 +518,25 @@ static int64_t run_first(const run_ctx *x, const block *all, char *sums)
     return w.i1;
 }
 
+/* Where part i begins. A small product feels divisions, and mostly a part is a panel or everything. */
+static int64_t part_from(int64_t panels, int64_t i, int64_t parts)
+{
+    return parts == panels ? i : parts == 1 ? panels * i : panels * i / parts;
+}
+
 static void run_block(const run_ctx *x, claimed now, int thread)
 {
     const plan *p = x->p;
     const gemm_kernel *g = x->c->kernel;
-    const int64_t part = now.first / p->cuts, mi = part % p->m_parts, ni = part / p->m_parts,
-                  high = MAX((now.end - now.first) / p->cuts, 1);
     char *sums = x->threads + (size_t)thread * (p->sums_bytes + p->piece_bytes);
-    block w = { .i0 = p->a.panels * mi / p->m_parts,
-                .i1 = p->a.panels * (mi + high) / p->m_parts,
-                .j0 = x->j_count * ni / p->n_parts,
-                .j1 = x->j_count * (ni + 1) / p->n_parts,
+    block w = { .i0 = part_from(p->a.panels, now.row, p->m_parts),
+                .i1 = part_from(p->a.panels, now.row + now.high, p->m_parts),
+                .j0 = part_from(x->j_count, now.column, p->n_parts),
+                .j1 = part_from(x->j_count, now.column + 1, p->n_parts),
                 .piece = sums + p->sums_bytes };
-    if (now.end - now.first < p->cuts) {
-        const int64_t j0 = w.j0, wide = w.j1 - w.j0, cut = now.first % p->cuts;
-        w.j0 = j0 + wide * cut / p->cuts, w.j1 = j0 + wide * (cut + 1) / p->cuts;
+    if (now.cut >= 0) {
+        const int64_t j0 = w.j0, wide = w.j1 - w.j0;
+        w.j0 = j0 + (wide * now.cut >> p->cut_bits), w.j1 = j0 + (wide * (now.cut + 1) >> p->cut_bits);
     } else if (p->lazy && !p->own && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
     /* of one step: only a tile is ever unfinished */
@@ -553,8 +572,7 @@ static void run_task(void *ctx, int64_t task, int thread)
     }
     const run_ctx mine = x->p->own ? own_b(x, thread) : *x;
     if (g->begin) g->begin();
-    for (claimed now = claim(&mine, thread); now.first < now.end; now = claim(&mine, thread))
-        run_block(&mine, now, thread);
+    for (claimed now; claim(&mine, thread, &now);) run_block(&mine, now, thread);
     if (g->end) g->end();
 }
 
@@ -619,6 +637,10 @@ an_status gemm_run(const gemm_call *given, diag *d)
     if (gemm_alone(g, c->m, c->n, c->k)) one.pool = NULL, c = &one;
     if (c->b_packed) return squares_after(c, run_near(c, d));
     if (c->a && gemm_few(g, c->n)) return squares_after(c, run_few(c, d));
+    const bool as_is = b_as_is(c);
+    if (c->m && c->n && !c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k))
+        return squares_after(c, run_parts(c, as_is, d));
+    if (thin_fits(c)) return run_thin(c), squares_after(c, AN_OK);
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), c->b.col == 1, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name,
                          (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n);
@@ -636,9 +658,7 @@ an_status gemm_run(const gemm_call *given, diag *d)
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes * (size_t)packers;
     x.plain = is_plain(c);
-    x.as_is = b_as_is(c);
-    if (!c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k)) return squares_after(c, run_parts(c, x.as_is, d));
-    if (thin_fits(c)) return run_thin(c), squares_after(c, AN_OK);
+    x.as_is = as_is;
     /* the call before may have packed nothing; of several stripes only the last would still be there */
     const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n);
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
@@ -647,7 +667,7 @@ an_status gemm_run(const gemm_call *given, diag *d)
     for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) {
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
-        for (int64_t q = 0; q < x.queues; q++) atomic_init(&shares[q].next, 0);
+        share_out(&x);
         if (p.lazy) {
             st = stripe_begin(c, &p, s, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;

@@ -8,7 +8,7 @@
 
 enum {
     PARTS_PER_THREAD = 16, /* where a part is several panels high */
-    CUTS = 4,              /* of a share's last part */
+    CUT_BITS = 2,          /* of a share's last part: it is cut into four */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
     /* of an A whose rows lie side by side: shorter runs, a panel's alone, come slowly from memory */
@@ -74,7 +74,8 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     /* as many for each thread */
     if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
-    p.cuts = p.group > 1 ? 1 : n_threads > 1 ? MIN(CUTS, ceil_div(p.stripe_panels, p.n_parts)) : 1;
+    const int64_t wide = ceil_div(p.stripe_panels, p.n_parts);
+    while (p.group == 1 && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide) p.cut_bits++;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
     int64_t tiles =
         p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;

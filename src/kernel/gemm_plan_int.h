@@ -9,7 +9,8 @@
 typedef struct {
     packed_layout a;
     packed_layout b; /* of a full stripe */
-    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, cuts, b_copies;
+    int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, b_copies;
+    int cut_bits;  /* a part has 1 << cut_bits cuts */
     int64_t group; /* panels of A packed together in passing */
     int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
     bool deep, lazy;
