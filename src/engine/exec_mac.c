@@ -402,10 +402,11 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
     gemm_math math = m->env->chip || (m->a_type == DT_F16 && m->b_type == DT_F16) ? GEMM_F16
                      : m->a_type == DT_BF16 && m->b_type == DT_BF16               ? GEMM_BF16
                                                                                   : GEMM_F32;
-    /* a thin product costs less in fp32 than rounding its operands */
-    const bool thin = math == GEMM_F32 && !mac_is_const(im, m->a_tensor) && m->b_col == 1 &&
+    /* a thin or short product costs less in fp32 than rounding its operands */
+    const gemm_kernel *const exact = gemm_pick(GEMM_F32, m->env->isa);
+    const bool thin = math == GEMM_F32 && !mac_is_const(im, m->a_tensor) &&
                       (double)m->m * (double)m->n * (double)m->k < ALONE &&
-                      gemm_thin(gemm_pick(GEMM_F32, m->env->isa), m->n);
+                      ((m->b_col == 1 && gemm_thin(exact, m->n)) || gemm_short(exact, m->m, m->n, m->k));
     if (!m->env->chip && im->opt.fast_math && !thin) math = GEMM_BF16;
     m->g = gemm_pick(math, m->env->isa);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);

@@ -194,17 +194,18 @@ bool is_plain(const gemm_call *c)
            !e->residual && !e->gate && !e->pass.at && !e->accumulate && e->act == ACT_NONE;
 }
 
-void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
+void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t j, const char *acc, const int32_t *fix,
+                 const float *scales)
 {
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
-    int64_t r0 = i * g->mr, c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
+    int64_t c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
     epi_job job = {
         .acc = acc,
         .is_int = g->math == GEMM_I8,
         .row_fix = fix,
         .ld = g->nr,
-        .rows = (int)MIN(c->m - r0, g->mr),
+        .rows = (int)high,
         .cols = (int)MIN(c->n - c0, g->nr),
         .scale = e->scale ? e->scale + r0 : NULL,
         .bias = e->bias ? e->bias + r0 : NULL,
@@ -225,6 +226,12 @@ void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, cons
         .col_scale = scales,
     };
     g->vec->epilogue(&job);
+}
+
+void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
+{
+    const int64_t r0 = i * c->kernel->mr;
+    finish_rows(c, r0, MIN(c->m - r0, c->kernel->mr), j, acc, fix, scales);
 }
 
 int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n) { return ceil_div(m, g->mr) * ceil_div(n, g->nr); }
@@ -641,6 +648,7 @@ an_status gemm_run(const gemm_call *given, diag *d)
     if (c->m && c->n && !c->a && c->b.col == 1 && gemm_by_parts(g, c->m, c->k))
         return squares_after(c, run_parts(c, as_is, d));
     if (thin_fits(c)) return run_thin(c), squares_after(c, AN_OK);
+    if (short_fits(c)) return run_short(c), squares_after(c, AN_OK);
     if (!plan_make(g, c->m, c->n, c->k, pool_threads(c->pool), gemm_way(c), c->b.col == 1, &p))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld x %lld", g->name,
                          (long long)c->m, (long long)c->k, (long long)c->k, (long long)c->n);
@@ -660,7 +668,7 @@ an_status gemm_run(const gemm_call *given, diag *d)
     x.plain = is_plain(c);
     x.as_is = as_is;
     /* the call before may have packed nothing; of several stripes only the last would still be there */
-    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n);
+    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n) && !gemm_short(g, c->m, c->n, c->k);
     an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
     /* else the first region packs only, the last one only multiplies */

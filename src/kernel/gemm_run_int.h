@@ -18,6 +18,9 @@ void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t
 
 /* fix: row sums of panel i of A, where the kernel has them; scales: of panel j of B, counted in all of it, int8. */
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales);
+/* The same of any rows of C. */
+void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t j, const char *acc, const int32_t *fix,
+                 const float *scales);
 
 /* Sums of C that are C. */
 bool is_plain(const gemm_call *c);
@@ -29,6 +32,10 @@ an_status run_few(const gemm_call *c, diag *d) MUST_CHECK;
 /* Columns of a vector or less: nothing is packed, and no scratch is needed. */
 bool thin_fits(const gemm_call *c);
 void run_thin(const gemm_call *c);
+
+/* A k of a vector or less: nothing but a panel of B is packed, and no scratch is needed. */
+bool short_fits(const gemm_call *c);
+void run_short(const gemm_call *c);
 
 /* By parts of k: each part's sums, then their sum. as_is: nothing of B is packed. */
 bool parts_bytes(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_threads, size_t *bytes) MUST_CHECK;

@@ -147,6 +147,8 @@ int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n); /* of a C of so 
 bool gemm_few(const gemm_kernel *g, int64_t n);
 /* are n columns a vector or less, so that fp32 operands are multiplied as they lie? */
 bool gemm_thin(const gemm_kernel *g, int64_t n);
+/* is k a vector or less and C small, so that rows of an fp32 A are multiplied as they lie? */
+bool gemm_short(const gemm_kernel *g, int64_t m, int64_t n, int64_t k);
 /* The right operand ahead, for many small products by the same one: attention's keys and values. Their scratch is
  * smaller. */
 bool gemm_pack_b_bytes(const gemm_kernel *k, int64_t n, int64_t kk, size_t *bytes) MUST_CHECK;

@@ -330,6 +330,58 @@ static void few_rows(void **state)
     for (int t = 1; t < 3; t++) pool_free(pools[t]);
 }
 
+/* Few columns, or a short k: rows of A as they lie. No scratch, and the bits of tiles, which an A packed ahead goes
+ * through. */
+static void thin_and_short(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+        int bl;      /* how B lies; thin products want its rows side by side */
+        int more;    /* 0: sums, 1: a bias along columns, 2: its relu, 3: a pass, 4: several, to fp16 */
+    } cases[] = { { 64, 10, 128, 0, 0 }, { 64, 10, 128, 0, 1 }, { 131, 11, 67, 0, 1 }, { 64, 128, 10, 1, 0 },
+                  { 64, 128, 10, 1, 3 }, { 64, 128, 10, 0, 2 }, { 5, 33, 1, 2, 1 },    { 70, 31, 16, 1, 4 },
+                  { 131, 203, 13, 2, 4 }, { 131, 203, 13, 1, 3 }, { 17, 65, 3, 0, 0 } };
+    rng r = { test_seed("thin and short") };
+    diag d = { 0 };
+    pool *two;
+    assert_ok(pool_make(&two, 2, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~have()) || gemm_math_of(g) != GEMM_F32) continue;
+        for (size_t k = 0; k < 3 * COUNT(cases); k++) {
+            const int64_t M = cases[k / 3].m, N = cases[k / 3].n, K = cases[k / 3].k;
+            const int more = cases[k / 3].more;
+            if (!(K > 16 ? gemm_thin(g, N) : gemm_short(g, M, N, K))) continue; /* a kernel of other vectors */
+            matrix a = matrix_make(&r, DT_F32, M, K, (int)(k % 3)), b = matrix_make(&r, DT_F32, K, N, cases[k / 3].bl),
+                   beside = matrix_make(&r, more == 4 ? DT_F16 : DT_F32, M, N, 0),
+                   cols = matrix_make(&r, DT_F32, 1, N, 0), rows = matrix_make(&r, DT_F32, 1, M, 0);
+            float *c = must(calloc((size_t)(2 * M * N), sizeof *c));
+            void *packed = pack(g, NULL, M, K, &a);
+            gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a_view = { a.at, a.type, a.row, a.col },
+                               .b = { b.at, b.type, b.row, b.col }, .c = c,
+                               .c_type = more == 4 ? DT_F16 : DT_F32, .ldc = N,
+                               .epi = { .col_bias = more == 1 || more == 2 ? cols.at : NULL,
+                                        .bias = more == 4 ? rows.at : NULL,
+                                        .pass = { more == 3 ? beside.at : NULL, beside.row, 0.1f, -2 },
+                                        .residual = more == 4 ? beside.at : NULL, .ld_residual = beside.row,
+                                        .act = more == 2 ? ACT_RELU : more == 4 ? ACT_SILU : ACT_NONE },
+                               .pool = k % 2 ? two : NULL };
+            assert_ok(gemm_run(&call, &d), d);
+            call.c = c + M * N, call.a = packed;
+            run(&call, 0);
+            if (memcmp(c, call.c, (size_t)(M * N * (more == 4 ? 2 : 4))))
+                fail_msg("%s %lldx%lldx%lld, B %d, %d more: not the bits of tiles", gemm_name(g), (long long)M,
+                         (long long)N, (long long)K, cases[k / 3].bl, more);
+            free(c), free(packed), free(a.at), free(b.at), free(beside.at), free(cols.at), free(rows.at);
+        }
+    }
+    const gemm_kernel *g = gemm_pick(GEMM_F32, have());
+    assert_false(gemm_short(g, 64, 128, 17));
+    assert_false(gemm_short(g, 4096, 4096, 10)); /* tiles ask for its lines */
+    pool_free(two);
+}
+
 static double ulp(double x)
 {
     int e;
@@ -468,6 +520,7 @@ int main(void)
         cmocka_unit_test(each_row_against_double),
         cmocka_unit_test(empty_shapes),
         cmocka_unit_test(few_rows),
+        cmocka_unit_test(thin_and_short),
         cmocka_unit_test(activations),
         cmocka_unit_test(int8_keeps_nan),
         cmocka_unit_test(refusals),
