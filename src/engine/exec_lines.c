@@ -27,7 +27,9 @@ typedef struct {
     bool stream;         /* plain: y is so large that it is written past the caches */
     bool plain;          /* no rules, and types the kernels read and write in place */
     bool look;           /* columns, or short rows, of log_sum_exp on the plain processor: in one look */
+    bool turns;          /* plain reductions: lines so short that they are summed side by side, as columns */
     bool split;          /* plain reductions: few lines, parts of them shared out */
+    int64_t parts;       /* plain reductions: of a run of a line */
     int64_t groups;      /* rows: of lines, in one task */
     /* plain rows: lines that take each step together, so that none waits for the end of another's sum */
     int64_t beside;
@@ -503,6 +505,16 @@ static void reduce_in_steps(task *t)
     }
 }
 
+/* Rows as columns. */
+static const char *turned(const task *t)
+{
+    const state *s = t->s;
+    const int64_t size = exec_size(s->tx);
+    const char *x = (const char *)ctx_mem(t->c, s->x) + t->base * size;
+    s->env->v->transpose(t->buf, t->lines, x, s->n, s->n, t->lines, (int)size);
+    return (const char *)t->buf;
+}
+
 /* log(sum(exp(x))) of columns on the plain processor in one look at them; short rows are turned first. Lines without
  * a value are left to the steps, each alone: its neighbours are not the same ones on every number of threads. */
 static void log_sum_exp_columns(task *t)
@@ -512,11 +524,7 @@ static void log_sum_exp_columns(task *t)
     const float plain[2] = { 0, -INFINITY };
     const char *x = (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx);
     int64_t ld = s->inner * exec_size(s->tx);
-    if (!s->columns) {
-        ld = t->lines * exec_size(s->tx);
-        v->transpose(t->buf, t->lines, x, s->n, s->n, t->lines, (int)exec_size(s->tx));
-        x = (const char *)t->buf;
-    }
+    if (!s->columns) x = turned(t), ld = t->lines * exec_size(s->tx);
     v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
     v->soft_look(t->acc, t->mean, s->tx, x, s->n, ld, t->lines, false);
     v->soft_settle(t->acc, t->mean, t->lines, false);
@@ -530,25 +538,20 @@ static void log_sum_exp_columns(task *t)
     }
 }
 
-static void reduce(task *t)
-{
-    if (t->s->look && (t->s->columns || t->lines * t->s->n <= t->s->room)) log_sum_exp_columns(t);
-    else reduce_in_steps(t);
-}
-
 /* ---- reductions on the plain processor: a line in parts of CHUNK, whose values are put together in ascending order
  * by whoever made them: the order is the same for any number of threads ---- */
 
 static const vec_stat plain_stat[RED_COUNT] = { [RED_SUM] = STAT_SUM, [RED_MEAN] = STAT_SUM, [RED_LOG_SUM] = STAT_SUM, [RED_SUM_SQUARE] = STAT_SQUARES,
                                                 [RED_L2] = STAT_SQUARES, [RED_L1] = STAT_ABS, [RED_MAX] = STAT_MAX, [RED_MIN] = STAT_MIN };
 
-static int64_t parts_of_run(const state *s) { return (s->n + CHUNK - 1) / CHUNK; }
-static int64_t parts_of_line(const state *s) { return s->repeats * parts_of_run(s); }
+static int64_t parts_of_line(const state *s) { return s->repeats * s->parts; }
 static float start_of(const state *s) { return s->kind == RED_MAX ? -INFINITY : s->kind == RED_MIN ? INFINITY : 0; }
 
 static float part(const run_ctx *c, const state *s, int64_t line, int64_t i)
 {
-    int64_t run = i / parts_of_run(s), from = i % parts_of_run(s) * CHUNK, at = (run * s->outer + line) * s->n + from;
+    /* short lines feel divisions */
+    const int64_t run = s->parts > 1 ? i / s->parts : i, from = (i - run * s->parts) * CHUNK,
+                  at = (run * s->outer + line) * s->n + from;
     const char *x = (const char *)ctx_mem(c, s->x) + at * exec_size(s->tx);
     return s->env->v->along(s->tx, x, plain_stat[s->kind], 0, start_of(s), MIN(CHUNK, s->n - from));
 }
@@ -567,6 +570,24 @@ static void store_line(const run_ctx *c, const state *s, int64_t line, float acc
                     num_round(s->num, s->ty, is_wide(s, acc) ? l2_wide(c, s, line * s->n, 1) : reduced(s, acc, 0)));
 }
 
+static void reduce_turned(task *t)
+{
+    const state *s = t->s;
+    const vec_kernels *v = s->env->v;
+    const int64_t first = first_of(t);
+    v->fill(t->acc, start_of(s), t->lines);
+    v->down(t->acc, s->tx, turned(t), plain_stat[s->kind], s->n, t->lines * exec_size(s->tx), t->lines);
+    if (as_summed(s)) v->store((char *)ctx_mem(t->c, s->y) + first * exec_size(s->ty), s->ty, t->acc, t->lines);
+    for (int64_t i = 0; !as_summed(s) && i < t->lines; i++) store_line(t->c, s, first + i, t->acc[i]);
+}
+
+static void reduce(task *t)
+{
+    if (t->s->turns) reduce_turned(t);
+    else if (t->s->look && (t->s->columns || t->lines * t->s->n <= t->s->room)) log_sum_exp_columns(t);
+    else reduce_in_steps(t);
+}
+
 typedef struct {
     const run_ctx *c;
     const state *s;
@@ -579,7 +600,8 @@ static void whole_lines(void *ctx, int64_t which, int thread)
     (void)thread;
     for (int64_t line = which * j->each; line < MIN(j->s->outer, (which + 1) * j->each); line++) {
         float acc = start_of(j->s);
-        for (int64_t i = 0; i < parts_of_line(j->s); i++) acc = joined(j->s, acc, part(j->c, j->s, line, i));
+        for (int64_t i = 0, parts = parts_of_line(j->s); i < parts; i++)
+            acc = joined(j->s, acc, part(j->c, j->s, line, i));
         store_line(j->c, j->s, line, acc);
     }
 }
@@ -768,7 +790,10 @@ static an_status prepare_reduce(image *im, const insn *in, void **out, diag *d)
         s->kind = (int)insn_i(in, "kind");
         s->look = s->plain && (s->columns || (s->n < SHORT_LINE && s->tx == DT_F32)) && s->kind == RED_LOG_SUM_EXP &&
                   s->repeats == 1;
-        s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP;
+        s->turns = s->plain && !s->columns && s->n < SHORT_LINE && s->tx == DT_F32 && s->kind != RED_LOG_SUM_EXP &&
+                   s->repeats == 1 && s->outer > 1 && s->lines * s->n <= s->room;
+        s->plain = s->plain && !s->columns && s->kind != RED_LOG_SUM_EXP && !s->turns;
+        s->parts = (s->n + CHUNK - 1) / CHUNK;
         int64_t parts = parts_of_line(s);
         s->split = s->plain && parts > 1 && s->outer < 4 * s->env->threads;
         if (s->split) exec_need_work(im, (size_t)(s->outer * parts) * sizeof(float));

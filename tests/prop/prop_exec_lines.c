@@ -60,6 +60,7 @@ static void test_lines(void **state)
             fields[1 + na] = upto(0, RED_COUNT - 1);
             prog_insn(&g, IN_REDUCE, INTS(t, x), fields, 2 + (uint32_t)na, NO_REALS);
             compare(&g, s.name, cpu ? MAX(s.tol, 1e-5) : 0, s.least);
+            same_on_threads(&g, "reduce");
         }
         prog_close(&g);
     }
