@@ -51,12 +51,13 @@ static an_status move_out(trainer *t, dev_surface *s, const ttype *type, void *p
     return dev_surface_unlock(s, d);
 }
 
-/* A minibatch is looked through by the threads that copy it next, each its own pieces. */
-enum { PIECE = 8192 };
+/* A minibatch is looked through by the threads that copy it, each its own pieces. */
+enum { PIECE = 2048 };
 
 typedef struct {
     const vec_kernels *v;
     const float *x;
+    float *to; /* NULL: it stays where it is */
     int64_t n;
     atomic_bool bad;
 } finite_job;
@@ -64,13 +65,16 @@ typedef struct {
 static void finite_task(void *ctx, int64_t task, int thread)
 {
     finite_job *j = ctx;
+    const int64_t at = task * PIECE, n = MIN(PIECE, j->n - at);
     (void)thread;
-    if (!(j->v->largest(j->x + task * PIECE, MIN(PIECE, j->n - task * PIECE)) < INFINITY)) atomic_store(&j->bad, true);
+    if (!(j->v->largest(j->x + at, n) < INFINITY)) atomic_store(&j->bad, true);
+    else if (j->to) memcpy(j->to + at, j->x + at, (size_t)n * sizeof *j->to);
 }
 
-static int64_t first_bad_f32(const trainer *t, const float *x, int64_t n)
+/* Copied where they are finite; -1: all are. */
+static int64_t first_bad_f32(const trainer *t, const float *x, float *to, int64_t n)
 {
-    finite_job j = { .v = t->vec, .x = x, .n = n };
+    finite_job j = { .v = t->vec, .x = x, .to = to, .n = n };
     pool_run(device_pool(t->dev), finite_task, &j, (n + PIECE - 1) / PIECE);
     if (!atomic_load(&j.bad)) return -1;
     int64_t i = 0;
@@ -94,7 +98,7 @@ an_status surface_put(trainer *t, dev_surface *s, const ttype *type, dtype dt, c
     if (!shape_bytes(type, &bytes) || !shape_elems(&type->sh, &n))
         return diag_fail(d, AN_BUG, NOWHERE, "%s has no size", what);
     if (dt == type->dt && (dt == DT_F32 || !finite || !dtype_is_float(dt))) {
-        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t, data, n) : -1;
+        int64_t bad = finite && dt == DT_F32 ? first_bad_f32(t, data, NULL, n) : -1;
         if (bad >= 0) return not_finite(what, bad, ((const float *)data)[bad], type, d);
         return move_in(t, s, type, data, bytes, d);
     }
@@ -367,6 +371,19 @@ static an_status dispatch(trainer *t, prog_kind k, diag *d)
     return st ? diag_fail(d, st, why.at, "%s", why.msg) : AN_OK;
 }
 
+/* What a refused minibatch leaves in its surface is never read. */
+static an_status batch_put(trainer *t, batch_input *b, dtype dt, const void *data, diag *d)
+{
+    int64_t n;
+    if (dt != DT_F32 || b->type.dt != DT_F32 || device_get_limits(t->dev)->row_bytes || !shape_elems(&b->type.sh, &n))
+        return surface_put(t, b->s, &b->type, dt, data, true, b->name, d);
+    void *at;
+    TRY(dev_surface_lock(b->s, false, &at, d));
+    const int64_t bad = first_bad_f32(t, data, at, n);
+    TRY(dev_surface_unlock(b->s, d));
+    return bad < 0 ? AN_OK : not_finite(b->name, bad, (double)((const float *)data)[bad], &b->type, d);
+}
+
 an_status train_put(trainer *t, const char *name, dtype dt, const void *data, diag *d)
 {
     for (size_t i = 0; i < t->inputs.n; i++) {
@@ -374,7 +391,7 @@ an_status train_put(trainer *t, const char *name, dtype dt, const void *data, di
         if (strcmp(b->name, name)) continue;
         b->set = false;
         bytes_begin(t);
-        TRY(surface_put(t, b->s, &b->type, dt, data, true, b->name, d));
+        TRY(batch_put(t, b, dt, data, d));
         bytes_end(t);
         b->set = true;
         return AN_OK;

@@ -203,6 +203,33 @@ static void numbers_refused(void **state)
     }
 }
 
+/* A minibatch of several pieces, each looked at by who copies it: one that is refused cannot be trained on, and nothing
+ * of it is left in the next. */
+static void a_refused_minibatch(void **state)
+{
+    (void)state;
+    enum { N = 5000, BAD = 4321 };
+    static const char text[] =
+        "graph \"long\"\nx = input fp32[5000]\nw = input fp32[5000]\nm = mul(w, x)\nloss = reduce_sum(m)\nreturn loss\n";
+    static float x[N], ones[N];
+    trainer *t = open_text(text, (train_options){ .engine = "cpu" });
+    train_report r;
+    diag d = { 0 }, why = { 0 }, missing = { 0 };
+    for (int i = 0; i < N; i++) x[i] = (float)(i % 3), ones[i] = 1;
+    assert_ok(train_write(t, "w", DT_F32, ones, &d), d);
+    step_on(t, x, 0, &r);
+    assert_true(r.loss == 4999);
+    x[0] = 7, x[BAD] = INFINITY;
+    assert_int_equal(train_put(t, "x", DT_F32, x, &why), AN_INPUT);
+    assert_non_null(strstr(why.msg, "x: number 4321 is inf; finite numbers are wanted"));
+    assert_int_equal(train_step(t, 0, &r, &missing), AN_INPUT);
+    assert_non_null(strstr(missing.msg, "input x was not put"));
+    x[0] = 0, x[BAD] = BAD % 3;
+    step_on(t, x, 0, &r);
+    assert_true(r.loss == 4999);
+    train_close(t);
+}
+
 /* Devices whose surfaces have one size, or a least one; and whose dispatch fails once: it is run again unless memory
  * is what it lacks. */
 typedef struct {
@@ -458,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_bad_minibatch_of_a_group),
         cmocka_unit_test(a_group_too_far),
         cmocka_unit_test(numbers_refused),
+        cmocka_unit_test(a_refused_minibatch),
         cmocka_unit_test(devices_of_all_kinds),
         cmocka_unit_test(scales_by_default),
         cmocka_unit_test(verdicts),
