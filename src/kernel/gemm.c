@@ -380,7 +380,7 @@ static bool claim_piece(mark *at)
 /* lazy: the piece of panel j at step s, packed now if nobody began to; int8 takes all steps at once, its scales need
  * them. Where columns are side by side, some of the panels behind it are packed with it, for a line of every row
  * alone comes at half the speed of runs; at most half of a block's, since another thread may be waiting for the
- * others. */
+ * others, unless the block's columns are this thread's own. */
 static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
 {
     enum { STEP = 32 }; /* of k */
@@ -392,7 +392,7 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
     if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
     if (claim_piece(at)) {
         const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad);
-        const int64_t most = side_by_side ? MIN(MIN(BESIDE, p->own ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
+        const int64_t most = side_by_side ? MIN(MIN(BESIDE, p->own || p->by_columns ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
         int64_t n = 1;
         while (n < most && claim_piece(at + n * p->k_steps)) n++;
         int64_t k = k0;

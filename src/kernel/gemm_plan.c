@@ -8,6 +8,8 @@
 
 enum {
     PARTS_PER_THREAD = 16, /* where a part is several panels high */
+    /* where B is longer than the second cache keeps: each part brings all of its columns from afar again */
+    FAR_PARTS_PER_THREAD = 6,
     CUT_BITS = 2,          /* of a share's last part: it is cut into four */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
     DEEP_PANELS = 8,       /* fewer panels of B per stripe would fetch A from afar too often */
@@ -49,12 +51,16 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     const bool small_a = !fresh                      ? all_a <= all_b * FAR_LARGER
                          : g->fast && all_b > l2 / 2 ? all_a <= all_b * LARGER
                                                      : all_a <= all_b / 2;
-    p.by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && small_a;
+    int64_t deep = l2 / 2 / MAX(p.b.panel_bytes, 1); /* panels that stay in L2, k steps and all */
+    /* Stripes of columns of their own are so much wider for all of them together: if each thread then packs A no
+     * more often than all of them would for stripes they share, it is the larger one for nothing. */
+    const bool as_often = !g->fast && fresh && p.k_steps == 1 && deep &&
+                          n_threads * ceil_div(np, deep * n_threads) <= ceil_div(np, deep);
+    p.by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && (small_a || as_often);
     const int64_t sharers = p.by_columns ? n_threads : 1;
 
     /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
-    int64_t deep = l2 / 2 / MAX(p.b.panel_bytes, 1);
     p.deep = p.k_steps == 1 || (g->fast && deep >= MIN(DEEP_PANELS, ceil_div(np, sharers)));
     p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1) * sharers);
     p.stripe_panels = ceil_div(np, p.stripes);
@@ -63,7 +69,8 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
 
     p.n_parts = MIN(sharers, p.stripe_panels);
     p.m_parts = p.deep ? mp : ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1));
-    int64_t want = n_threads > 1 ? (int64_t)PARTS_PER_THREAD * n_threads : 1;
+    const bool far_b = !p.deep && ceil_div(p.stripe_panels, p.n_parts) * p.b.panel_bytes > l2;
+    int64_t want = n_threads > 1 ? (int64_t)(far_b ? FAR_PARTS_PER_THREAD : PARTS_PER_THREAD) * n_threads : 1;
     /* even ones */
     if (p.m_parts * p.n_parts < want)
         p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts)))));
@@ -75,7 +82,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     const int64_t wide = ceil_div(p.stripe_panels, p.n_parts);
-    while (p.group == 1 && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide) p.cut_bits++;
+    while (p.group == 1 && !far_b && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide) p.cut_bits++;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
     int64_t tiles =
         p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
