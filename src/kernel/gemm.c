@@ -11,9 +11,10 @@
  * walked in steps of kc: a panel of A stays in L1 while the panels of B pass by from L2, and unfinished sums rest in
  * the thread's scratch as fp32 or int32. Where a fast kernel finds all of k of a stripe in L2 (`deep`), a panel of A
  * goes through all its steps before the next one comes, so that only one row of tiles is ever unfinished; else a
- * step is taken for the whole block. int8, whose B is looked at twice before it is packed, begins with several
- * panels of A by each panel of B (run_first). How C is cut never changes what is added to what, so any pool gives
- * the same bits.
+ * step is taken for the whole block. A B so long that L2 does not keep a thread's columns of it goes through the
+ * whole stripe some steps at a time (`slabs`): it is packed into memory that stays near, and used before it is gone.
+ * int8, whose B is looked at twice before it is packed, begins with several panels of A by each panel of B
+ * (run_first). How C is cut never changes what is added to what, so any pool gives the same bits.
  *
  * Each thread begins with the blocks of its own share of C, the same ones at every call of a shape, and helps the
  * others when it is done: what it wrote and read last time may still be in its cache. */
@@ -133,9 +134,12 @@ typedef struct {
     const gemm_call *c;
     const plan *p;
     char *b;            /* the packed stripe */
-    mark *marks;        /* lazy: of panel j at step s: [j * k_steps + s] */
+    mark *marks;        /* lazy: of panel j at step s: [j * slab_steps + s] */
     size_t b_extra;     /* its column scales */
     int64_t j_first, j_count; /* its panels, counted in all of B */
+    /* of this slab, its first step and k, how many steps it has, how much padded k: both are counted within it */
+    int64_t s_first, k_first, steps, k_pad;
+    char *sums;             /* of several slabs: unfinished ones of the stripe */
     pack_ctx pack;      /* of the next stripe; n_tasks 0: none. lazy: of this one */
     char *threads;
     bool plain; /* C is what the tile gives */
@@ -274,7 +278,8 @@ typedef struct {
 static const char *packed_a(const run_ctx *x, int64_t panel, int64_t step)
 {
     const gemm_kernel *g = x->c->kernel;
-    return (const char *)x->c->a + panel * x->p->a.panel_bytes + step * x->p->kc * g->mr * pk_bytes(g->a_pk);
+    return (const char *)x->c->a + panel * x->p->a.panel_bytes +
+           (x->s_first + step) * x->p->kc * g->mr * pk_bytes(g->a_pk);
 }
 
 /* Pieces of panels i0..i1 at step s, one behind the other. Their rows lie side by side: what is read of each k is
@@ -283,10 +288,10 @@ static void pack_group(const run_ctx *x, int64_t s, int64_t i0, int64_t i1, char
 {
     enum { STEP = 32 }; /* of k */
     const gemm_call *c = x->c;
-    const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->p->b.k_pad - k0), step = MAX(STEP, c->kernel->a_kr);
+    const int64_t k0 = s * x->p->kc, kn = MIN(x->p->kc, x->k_pad - k0), step = MAX(STEP, c->kernel->a_kr);
     for (int64_t k = 0; k < kn; k += step)
         for (int64_t i = i0; i < i1; i++)
-            pack_part(c, true, i, k0, kn, k, MIN(k + step, kn), pieces + (i - i0) * (int64_t)x->p->each);
+            pack_part(c, true, i, x->k_first + k0, kn, k, MIN(k + step, kn), pieces + (i - i0) * (int64_t)x->p->each);
 }
 
 /* Row sums of panel i up to and with the piece that was packed last. */
@@ -310,7 +315,7 @@ static void next_panel(const run_ctx *x, const block *w, int64_t i, tile_job *t)
     const int64_t high = w->i1 - w->i0, units = MAX(x->p->kc / x->c->kernel->b_kr, 1),
                   bytes = x->c->kernel->nr * x->c->k * view_bytes(v->type);
     const bool more = w->next < x->j_count &&
-                      atomic_load_explicit(x->marks + w->next * x->p->k_steps, memory_order_relaxed) == MISSING;
+                      atomic_load_explicit(x->marks + w->next * x->p->slab_steps, memory_order_relaxed) == MISSING;
     t->ahead[0].at = t->ahead[1].at = x->b;
     t->ahead[0].step = t->ahead[1].step = 0;
     if (!more) return;
@@ -338,7 +343,7 @@ static void look_ahead(const run_ctx *x, const block *w, int64_t s, int64_t i, t
     const plan *p = x->p;
     const gemm_kernel *g = x->c->kernel;
     const int64_t a_unit = g->mr * pk_bytes(g->a_pk) * g->b_kr, b_unit = g->nr * pk_bytes(g->b_pk) * g->b_kr;
-    const bool last_i = i + 1 == w->i1, last_s = s + 1 == p->k_steps;
+    const bool last_i = i + 1 == w->i1, last_s = s + 1 == x->steps;
     int64_t next = !last_i ? i + 1 : last_s ? MIN(w->i1, p->a.panels - 1) : w->i0, step = !last_i ? s : last_s ? 0 : s + 1;
     if (p->deep) next = !last_s ? i : MIN(i + 1, p->a.panels - 1), step = last_s ? 0 : s + 1;
     const gemm_view *v = &x->c->a_view;
@@ -388,13 +393,14 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
     const bool whole = x->pack.col_scale != NULL,
                side_by_side =
                    whole ? x->pack.job.lane_stride == view_bytes(x->pack.job.type) && x->c->k : x->pack.group > 1;
-    mark *at = x->marks + j * p->k_steps + (whole ? 0 : s);
+    mark *at = x->marks + j * p->slab_steps + (whole ? 0 : s);
     if (atomic_load_explicit(at, memory_order_acquire) == PACKED) return;
     if (claim_piece(at)) {
-        const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? p->b.k_pad : MIN((s + 1) * p->kc, p->b.k_pad);
-        const int64_t most = side_by_side ? MIN(MIN(BESIDE, p->own || p->by_columns ? w->j1 : (w->j1 - w->j0) / 2), w->j1 - j) : 1;
+        const int64_t k0 = whole ? 0 : s * p->kc, k1 = whole ? x->k_pad : MIN((s + 1) * p->kc, x->k_pad);
+        const int64_t beside = p->own || p->by_columns ? BESIDE : MIN(BESIDE, (w->j1 - w->j0) / 2),
+                      most = side_by_side ? MIN(beside, w->j1 - j) : 1;
         int64_t n = 1;
-        while (n < most && claim_piece(at + n * p->k_steps)) n++;
+        while (n < most && claim_piece(at + n * p->slab_steps)) n++;
         int64_t k = k0;
         if (whole && n > 1) pack_beside(&x->pack, j, n);
         else
@@ -403,7 +409,7 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
                 for (int64_t i = 0; i < n; i++) pack_panel(&x->pack, j + i, k, to);
                 k = to;
             } while (k < k1);
-        for (int64_t i = 0; i < n; i++) atomic_store_explicit(at + i * p->k_steps, PACKED, memory_order_release);
+        for (int64_t i = 0; i < n; i++) atomic_store_explicit(at + i * p->slab_steps, PACKED, memory_order_release);
         return;
     }
     /* rare: microseconds, unless its packer was put to sleep */
@@ -418,8 +424,8 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const gemm_kernel *g = c->kernel;
     const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4, b_k = g->nr * pk_bytes(g->b_pk),
                   c_bytes = c->c_type == DT_F32 ? 4 : 2;
-    const int64_t k0 = s * p->kc, kn = MIN(p->kc, p->b.k_pad - k0);
-    const bool last = s + 1 == p->k_steps;
+    const int64_t k0 = s * p->kc, kn = MIN(p->kc, x->k_pad - k0);
+    const bool last = x->s_first + s + 1 == p->k_steps;
     const int64_t high = MIN(c->m - i * g->mr, g->mr);
     tile_job t = { .k = kn,
                    .a = w->piece + (p->group > 1 || w->first ? (i - w->g0) * (int64_t)p->each : 0),
@@ -428,7 +434,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     if (as_it_lies) {
         const int64_t size = view_bytes(c->a_view.type);
         t.a_row = c->a_view.row * size;
-        t.a = (const char *)c->a_view.at + i * g->mr * t.a_row + k0 * size;
+        t.a = (const char *)c->a_view.at + i * g->mr * t.a_row + (x->k_first + k0) * size;
     }
     if (w->first) next_panel(x, w, i, &t);
     else look_ahead(x, w, s, i, &t);
@@ -437,7 +443,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     if (w->first) {
         if (g->row_sum) fix = (const int32_t *)(const void *)(w->piece + p->fix_at) + (i - w->g0) * g->mr;
     } else if (!c->a && !as_it_lies && p->group == 1) {
-        pack_part(c, true, i, k0, kn, 0, kn, w->piece);
+        pack_part(c, true, i, x->k_first + k0, kn, 0, kn, w->piece);
         if (g->row_sum) fix = piece_sums(x, w, i, !s, kn);
     } else if (c->a && g->expand) g->vec->expand(g->a_pk, packed_a(x, i, s), (float *)(void *)w->piece, kn * g->mr);
     else if (c->a) t.a = packed_a(x, i, s);
@@ -452,7 +458,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
         const int64_t col = (x->j_first + j) * g->nr;
         if (x->as_is) {
-            t.b = (const char *)((const float *)c->b.at + k0 * c->b.row + col);
+            t.b = (const char *)((const float *)c->b.at + (x->k_first + k0) * c->b.row + col);
             t.b_step = c->b.row * (int64_t)sizeof(float);
             t.ahead[1].at = t.b + ROWS_AHEAD * t.b_step; /* of memory no prefetcher follows so far */
             t.ahead[1].step = t.b_step;
@@ -464,7 +470,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         if (!x->as_is && t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
         const int64_t wide = MIN(c->n - col, g->nr);
         t.cols = (int)wide;
-        t.from = s ? acc : NULL;
+        t.from = x->s_first + s ? acc : NULL;
         t.to = acc;
         t.to_ld = (int64_t)g->nr * 4;
         /* Not what t holds: two fields read as one wait until they are in the cache, behind all that the tile before
@@ -505,7 +511,7 @@ static bool is_first(const run_ctx *x, const block *w)
     const gemm_call *c = x->c;
     const bool runs = !c->a && c->b.row == 1 && c->b.col == c->k && c->n % c->kernel->nr == 0;
     return x->p->first > 1 && runs && w->i1 - w->i0 > 1 &&
-           atomic_load_explicit(x->marks + (w->j0 + w->turn) * x->p->k_steps, memory_order_relaxed) == MISSING;
+           atomic_load_explicit(x->marks + (w->j0 + w->turn) * x->p->slab_steps, memory_order_relaxed) == MISSING;
 }
 
 static int64_t run_first(const run_ctx *x, const block *all, char *sums)
@@ -547,13 +553,15 @@ static void run_block(const run_ctx *x, claimed now, int thread)
     } else if (p->lazy && !p->own && p->n_parts == 1) w.turn = (w.j1 - w.j0) * (thread % x->queues) / x->queues;
     if (w.j0 == w.j1) return; /* a short last stripe */
     /* of one step: only a tile is ever unfinished */
-    const int64_t row_bytes = p->k_steps > 1 ? (int64_t)g->mr * g->nr * 4 * (w.j1 - w.j0) : 0;
+    const int64_t tile_bytes = (int64_t)g->mr * g->nr * 4;
+    int64_t row_bytes = p->k_steps > 1 ? tile_bytes * (w.j1 - w.j0) : 0;
+    if (p->slabs > 1) row_bytes = tile_bytes * p->stripe_panels, sums = x->sums + w.i0 * row_bytes + w.j0 * tile_bytes;
     if (is_first(x, &w)) w.i0 = run_first(x, &w, sums);
     if (p->deep)
         for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
-            for (int64_t s = 0; s < p->k_steps; s++) run_group(x, &w, s, sums, row_bytes);
+            for (int64_t s = 0; s < x->steps; s++) run_group(x, &w, s, sums, row_bytes);
     else
-        for (int64_t s = 0; s < p->k_steps; s++)
+        for (int64_t s = 0; s < x->steps; s++)
             for (w.g0 = w.i0; w.g0 < w.i1; w.g0 += p->group)
                 run_group(x, &w, s, sums + (w.g0 - w.i0) * row_bytes, row_bytes);
 }
@@ -583,17 +591,20 @@ static void run_task(void *ctx, int64_t task, int thread)
     if (g->end) g->end();
 }
 
-/* Packing of stripe s, or of nothing past the last. */
-static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, char *to, pack_ctx *out, diag *d)
+/* Packing of stripe s, of several slabs that from k_first, or of nothing past the last. */
+static an_status stripe_begin(const gemm_call *c, const plan *p, int64_t s, int64_t k_first, char *to, pack_ctx *out,
+                              diag *d)
 {
     const gemm_kernel *g = c->kernel;
     const int64_t col = s * p->stripe_panels * g->nr;
     out->n_tasks = 0;
     if (s >= p->stripes) return AN_OK;
     gemm_view v = c->b;
-    v.at = (const char *)v.at + col * v.col * view_bytes(v.type);
-    if (!pack_begin(out, g, false, MIN(c->n - col, p->stripe_panels * g->nr), c->k, v, to))
+    v.at = (const char *)v.at + (col * v.col + k_first * v.row) * view_bytes(v.type);
+    if (!pack_begin(out, g, false, MIN(c->n - col, p->stripe_panels * g->nr),
+                    p->slabs > 1 ? MIN(c->k - k_first, p->slab_steps * p->kc) : c->k, v, to))
         return diag_fail(d, AN_BUG, NOWHERE, "%s: a layout that was fine is not", g->name);
+    out->l.panel_bytes = p->b.panel_bytes; /* the last slab is shorter */
     return AN_OK;
 }
 
@@ -665,29 +676,37 @@ an_status gemm_run(const gemm_call *given, diag *d)
     run_ctx x = { .c = c, .p = &p, .b = b, .queues = MIN(pool_threads(c->pool), QUEUES), .shares = shares };
     x.marks = (mark *)(void *)(b + p.b.bytes * (size_t)p.b_copies);
     x.threads = b + p.b.bytes * (size_t)p.b_copies + p.mark_bytes * (size_t)packers;
+    x.sums = x.threads + (p.sums_bytes + p.piece_bytes) * (size_t)pool_threads(c->pool);
     x.plain = is_plain(c);
     x.as_is = as_is;
     /* the call before may have packed nothing; of several stripes only the last would still be there */
-    const bool there = c->same_b && p.stripes == 1 && !gemm_thin(g, c->n) && !gemm_short(g, c->m, c->n, c->k);
-    an_status st = there ? stripe_begin(c, &p, 0, b, &x.pack, d) : AN_OK;
+    const bool there =
+        c->same_b && p.stripes * p.slabs == 1 && !gemm_thin(g, c->n) && !gemm_short(g, c->m, c->n, c->k);
+    an_status st = there ? stripe_begin(c, &p, 0, 0, b, &x.pack, d) : AN_OK;
     pool_enter(c->pool);
     /* else the first region packs only, the last one only multiplies */
-    for (int64_t s = p.lazy || there || x.as_is ? 0 : -1; s < p.stripes && !st; s++) {
+    const int64_t k_pad = ROUND_UP(c->k, (int64_t)g->k_align);
+    for (int64_t at = p.lazy || there || x.as_is ? 0 : -1; at < p.stripes * p.slabs && !st; at++) {
+        const int64_t s = p.slabs > 1 ? at / p.slabs : at;
+        x.s_first = p.slabs > 1 ? at % p.slabs * p.slab_steps : 0;
+        x.steps = MIN(p.slab_steps, p.k_steps - x.s_first);
+        x.k_first = x.s_first * p.kc;
+        x.k_pad = MIN(k_pad - x.k_first, p.slab_steps * p.kc);
         x.j_first = s * p.stripe_panels;
         x.j_count = MIN(p.stripe_panels, p.n_panels - x.j_first);
         share_out(&x);
         if (p.lazy) {
-            st = stripe_begin(c, &p, s, b, &x.pack, d);
+            st = stripe_begin(c, &p, s, x.k_first, b, &x.pack, d);
             x.b_extra = x.pack.l.extra;
             x.pack.n_tasks = 0;
             for (int64_t t = 0; !there && t < packers; t++)
-                for (int64_t i = 0; i < p.stripe_panels * p.k_steps; i++)
+                for (int64_t i = 0; i < p.stripe_panels * p.slab_steps; i++)
                     atomic_init(&x.marks[(int64_t)(p.mark_bytes / sizeof(mark)) * t + i], MISSING);
         } else {
             x.b = b + (p.stripes > 1 ? (s & 1) * (int64_t)p.b.bytes : 0);
             x.b_extra = x.pack.l.extra; /* the stripe packed last time */
             if (!x.as_is)
-                st = stripe_begin(c, &p, s + 1, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
+                st = stripe_begin(c, &p, s + 1, 0, b + (p.stripes > 1 ? (~s & 1) * (int64_t)p.b.bytes : 0), &x.pack, d);
         }
         if (!st) pool_run(c->pool, run_task, &x, x.pack.n_tasks + (s < 0 ? 0 : pool_threads(c->pool)));
     }

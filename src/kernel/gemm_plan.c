@@ -8,7 +8,7 @@
 
 enum {
     PARTS_PER_THREAD = 16, /* where a part is several panels high */
-    /* where B is longer than the second cache keeps: each part brings all of its columns from afar again */
+    /* where each of them brings all of its B from afar */
     FAR_PARTS_PER_THREAD = 6,
     CUT_BITS = 2,          /* of a share's last part: it is cut into four */
     LAZY_THREADS = 4,      /* more would wait for each other's pieces longer than for a stripe packed together */
@@ -69,8 +69,16 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
 
     p.n_parts = MIN(sharers, p.stripe_panels);
     p.m_parts = p.deep ? mp : ceil_div(mp, MAX(l2 / 4 / (tile * ceil_div(p.stripe_panels, p.n_parts)), 1));
-    const bool far_b = !p.deep && ceil_div(p.stripe_panels, p.n_parts) * p.b.panel_bytes > l2;
-    int64_t want = n_threads > 1 ? (int64_t)(far_b ? FAR_PARTS_PER_THREAD : PARTS_PER_THREAD) * n_threads : 1;
+    /* What a thread has of a B that L2 does not keep for all of k would come from afar once for each of its parts of
+     * rows: it stays there for some steps of k at a time. Scales of int8 need all of k, and a panel of A that is
+     * widened for each part costs more than that saves: fewer parts, then. */
+    const int64_t share = ceil_div(p.stripe_panels, p.n_parts);
+    const bool far_b = p.lazy && !g->fast && !p.deep && share * p.b.panel_bytes > l2,
+               far_parts = far_b && (g->math == GEMM_I8 || g->expand);
+    p.slab_steps = far_b && !far_parts ? MIN(MAX(l2 / 2 / (share * b_panel), 1), p.k_steps) : p.k_steps;
+    p.slabs = ceil_div(p.k_steps, p.slab_steps);
+    if (p.slabs > 1 && !pack_layout(g, false, p.stripe_panels * g->nr, p.slab_steps * p.kc, &p.b)) return false;
+    int64_t want = n_threads > 1 ? (int64_t)(far_parts ? FAR_PARTS_PER_THREAD : PARTS_PER_THREAD) * n_threads : 1;
     /* even ones */
     if (p.m_parts * p.n_parts < want)
         p.m_parts = MAX(p.m_parts, ceil_div(mp, ceil_div(mp, MIN(mp, ceil_div(want, p.n_parts)))));
@@ -82,11 +90,14 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     if (p.group > 1) p.m_parts = MIN(p.m_parts, ROUND_UP(ceil_div(mp, p.group), (int64_t)n_threads));
     p.group = MIN(p.group, ceil_div(mp, p.m_parts));
     const int64_t wide = ceil_div(p.stripe_panels, p.n_parts);
-    while (p.group == 1 && !far_b && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide) p.cut_bits++;
+    while (p.group == 1 && !far_parts && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide)
+        p.cut_bits++;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
     int64_t tiles =
         p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
-    p.sums_bytes = ROUND_UP((size_t)(tiles * tile), ALIGN);
+    /* between slabs those of a whole stripe rest, and any thread goes on with them */
+    p.sums_bytes = p.slabs > 1 ? 0 : ROUND_UP((size_t)(tiles * tile), ALIGN);
+    p.stripe_sums = p.slabs > 1 ? ROUND_UP((size_t)(mp * p.stripe_panels * tile), ALIGN) : 0;
     p.each = ROUND_UP((size_t)(g->mr * p.kc * (g->expand ? 4 : pk_bytes(g->a_pk))), ALIGN);
     p.fix_at = p.each * (size_t)MAX(p.group, p.first);
     /* deep: of one panel, or those of a first pass */
@@ -94,7 +105,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
         p.fix_at +
         (g->row_sum ? ROUND_UP((size_t)(MAX(ceil_div(mp, p.m_parts), p.first) * g->mr) * sizeof(int32_t), ALIGN) : 0);
     p.piece_bytes += APART;
-    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.k_steps) * sizeof(mark), ALIGN) + APART : 0;
+    p.mark_bytes = p.lazy ? ROUND_UP((size_t)(p.stripe_panels * p.slab_steps) * sizeof(mark), ALIGN) + APART : 0;
     /* A panel that another thread packed comes from its cache, line by line: rows of a small B are packed again
      * sooner. */
     p.own = g->fast && g->math == GEMM_BF16 && rows && p.lazy && n_threads > 1 && !p.by_columns && all_b <= l2 / 2;
@@ -103,7 +114,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     if (!mul_size(p.sums_bytes + p.piece_bytes, (size_t)n_threads, &per_thread)) return false;
     if (!mul_size(p.b.bytes, (size_t)p.b_copies, &copies) || copies > SIZE_MAX / 4) return false;
     /* + ALIGN: the caller's scratch may start anywhere */
-    p.bytes = copies + p.mark_bytes * (size_t)(p.own ? n_threads : 1) + per_thread + ALIGN;
+    p.bytes = copies + p.mark_bytes * (size_t)(p.own ? n_threads : 1) + per_thread + p.stripe_sums + ALIGN;
     *out = p;
     return true;
 }

@@ -8,8 +8,9 @@
  * the other, or, towards the end, a cut of one. */
 typedef struct {
     packed_layout a;
-    packed_layout b; /* of a full stripe */
+    packed_layout b; /* of a full stripe, or a full slab of it */
     int64_t kc, k_steps, stripes, stripe_panels, n_panels, m_parts, n_parts, b_copies;
+    int64_t slabs, slab_steps; /* a stripe is packed and multiplied so many steps of k at a time: a slab of it */
     int cut_bits;  /* a part has 1 << cut_bits cuts */
     int64_t group; /* panels of A packed together in passing */
     int64_t first; /* panels of A that pass by together while B is packed for the first time; 1: none do */
@@ -18,6 +19,7 @@ typedef struct {
     bool own; /* lazy: each thread packs a B of its own */
     /* per thread: pieces of A just widened or packed and their row sums, unfinished sums */
     size_t piece_bytes, sums_bytes;
+    size_t stripe_sums; /* unfinished sums of all threads, between slabs */
     /* bytes of one piece; where behind the pieces the row sums of a block's panels are */
     size_t each, fix_at;
     size_t mark_bytes;              /* lazy: which pieces of the stripe are there, of each copy of B */

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "gemm_t.h"
-#include "kernel/gemm_pack_int.h"
+#include "kernel/gemm_plan_int.h"
 
 /* Whatever way a matrix lies in memory, and whether the packed one goes past the caches: the same bytes. */
 static void packed_bytes(void **state)
@@ -242,6 +242,77 @@ static void packed_weights(void **state)
     }
 }
 
+/* A k of which no cache near a thread keeps one panel of B: packed and multiplied slab by slab, the same bits as when
+ * all is packed ahead, however B lies, on any number of threads, and with something to do at the end. */
+static void long_k(void **state)
+{
+    (void)state;
+    enum { M = 31 };
+    rng r = { test_seed("gemm long k") };
+    pool *pools[3] = { 0 };
+    diag d = { 0 };
+    for (int t = 1; t < 3; t++) assert_ok(pool_make(&pools[t], t + 1, &d), d);
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        if ((gemm_need(g) & ~have()) || gemm_math_of(g) == GEMM_I8) continue;
+        const int64_t n = 4 * g->nr + (int64_t)(i % 2), k = (int64_t)cpu_l2_bytes() * 9 / 8 / (g->nr * pk_bytes(g->b_pk)) + 77;
+        size_t bytes;
+        plan p;
+        for (int t = 1; t <= 3; t++) {
+            assert_true(plan_make(g, M, n, k, t, A_PACKED, true, &p));
+            if (g->fast) continue;
+            if (g->expand) assert_true(p.slabs == 1 && p.cut_bits == 0);
+            else assert_true(p.slabs > 1 && p.b.panel_bytes <= (int64_t)cpu_l2_bytes()); /* not all of k */
+        }
+        matrix a = matrix_make(&r, DT_F32, M, k, 0);
+        float *want = must(malloc(sizeof *want * M * (size_t)n)), *c = must(malloc(sizeof *c * M * (size_t)n)), bias[M];
+        for (int m = 0; m < M; m++) bias[m] = (float)rng_normal(&r);
+        void *pa = pack(g, NULL, M, k, &a), *pb;
+        for (int layout = 0; layout < 2; layout++) {
+            matrix b = matrix_make(&r, DT_F32, k, n, layout);
+            assert_true(gemm_pack_b_bytes(g, n, k, &bytes));
+            pb = aligned(bytes);
+            assert_ok(gemm_pack_b(g, NULL, n, k, (gemm_view){ b.at, b.type, b.row, b.col }, pb, &d), d);
+            gemm_call call = { .kernel = g, .m = M, .n = n, .k = k, .a = pa, .b = { b.at, b.type, b.row, b.col },
+                               .c = want, .c_type = DT_F32, .ldc = n, .epi = { .bias = layout ? bias : NULL } };
+            gemm_call near = call;
+            near.b_packed = pb;
+            assert_true(gemm_packed_scratch_bytes(g, n, k, &near.scratch_bytes));
+            near.scratch = must(malloc(near.scratch_bytes));
+            assert_ok(gemm_run(&near, &d), d);
+            for (int t = 0; t < 3; t++) {
+                memset(c, 0xff, sizeof *c * M * (size_t)n);
+                call.c = c, call.pool = pools[t];
+                run(&call, 0);
+                if (memcmp(c, want, sizeof *c * M * (size_t)n))
+                    fail_msg("%s: %d x %lld x %lld on %d threads: other bits slab by slab", gemm_name(g), M,
+                             (long long)n, (long long)k, t + 1);
+            }
+            free(near.scratch), free(pb), free(b.at);
+        }
+        free(pa), free(a.at), free(want), free(c);
+    }
+    for (int t = 1; t < 3; t++) pool_free(pools[t]);
+}
+
+/* An A that is packed in passing, by a B of which the second cache keeps half: two threads take columns of their own,
+ * in one stripe, and pack A no more often than one thread does in two. */
+static void columns_of_their_own(void **state)
+{
+    (void)state;
+    enum { K = 128 };
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i);
+        const int64_t half = (int64_t)cpu_l2_bytes() / 2, n = half * 3 / 2 / (K * pk_bytes(g->b_pk)) / g->nr * g->nr;
+        plan one, two;
+        if (g->fast || gemm_math_of(g) == GEMM_I8) continue;
+        assert_true(plan_make(g, n, n, K, 1, A_RUNS, false, &one) && plan_make(g, n, n, K, 2, A_RUNS, false, &two));
+        assert_true(one.stripes == 2 && two.stripes == 1 && two.by_columns);
+        assert_true(plan_make(g, n, n / 2, K, 2, A_RUNS, false, &two));
+        assert_false(two.by_columns); /* A would be packed twice as often */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -250,6 +321,8 @@ int main(void)
         cmocka_unit_test(beginning_of_packed),
         cmocka_unit_test(both_packed),
         cmocka_unit_test(packed_weights),
+        cmocka_unit_test(long_k),
+        cmocka_unit_test(columns_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
