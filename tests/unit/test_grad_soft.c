@@ -142,7 +142,9 @@ static void compare(const grad_row *w, const point *t, const arithmetic *on)
     void **xout = cgt_outputs(p, &mem);
     cgt_run_with(p, xin, xout, &(image_options){ .fast_math = ch ? FAST_NONE : FAST_BF16 });
     for (size_t i = 0; i < p->outputs.n; i++) {
-        int k = p->outputs.at[i].name[1] - '0';
+        const char *name = p->outputs.at[i].name; /* g and the input's number; a state that was written has its own */
+        if (name[0] != 'g') continue;
+        const int k = name[1] - '0';
         angle one = { 0 };
         angle_add(&one, t->want[k].x, on->dt, xout[i], elems(&t->want[k].type));
         const char *by = graph_value(t->g, t->g->inputs.at[k])->name;
