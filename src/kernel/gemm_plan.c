@@ -59,10 +59,12 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     p.by_columns = p.lazy && n_threads > 1 && np >= 2 * n_threads && !by_rows && (small_a || as_often);
     const int64_t sharers = p.by_columns ? n_threads : 1;
 
-    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. */
+    /* A step of a stripe and its unfinished sums share L2 with the A panels passing through. Where each stripe widens
+     * these again, fewer and wider ones pay. */
+    const int64_t step_bytes = l2 * (g->expand ? 3 : 2) / 8;
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
     p.deep = p.k_steps == 1 || (g->fast && deep >= MIN(DEEP_PANELS, ceil_div(np, sharers)));
-    p.stripes = ceil_div(np, MAX(p.deep ? deep : l2 / 4 / MAX(b_panel, 1), 1) * sharers);
+    p.stripes = ceil_div(np, MAX(p.deep ? deep : step_bytes / MAX(b_panel, 1), 1) * sharers);
     p.stripe_panels = ceil_div(np, p.stripes);
     p.stripes = ceil_div(np, p.stripe_panels);
     if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
