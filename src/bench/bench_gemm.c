@@ -93,8 +93,12 @@ static void *take(size_t n) { return big_alloc(64, n); }
 
 static void product_free(product *p) { free(p->packed), free(p->scratch), free(p->a), free(p->b), free(p->c); }
 
+/* Is A packed at each run? */
+static bool packs_each(gemm_case s) { return s.f == DW && s.k > FRESH_K; }
+
 static an_status product_make(bench *b, const gemm_kernel *g, gemm_case s, product *p)
 {
+    if (packs_each(s)) g = gemm_once(g, s.m, s.n, s.k);
     const gemm_math math = gemm_math_of(g);
     const int64_t m = s.m, n = s.n, k = s.k;
     const form f = s.f;
@@ -115,8 +119,8 @@ static an_status product_make(bench *b, const gemm_kernel *g, gemm_case s, produ
     for (int64_t x = 0; x < k * n; x++) p->b[x] = noise[x * 7 % 4093];
     p->av = (gemm_view){ .at = p->a, .type = at, .row = f == DX ? 1 : k, .col = f == DX ? m : 1 };
     gemm_view bv = { .at = p->b, .type = DT_F32, .row = f == DW ? 1 : n, .col = f == DW ? k : 1 };
-    bool fresh = f == DW && k <= FRESH_K;
-    p->pack_each = f == DW && !fresh;
+    p->pack_each = packs_each(s);
+    const bool fresh = f == DW && !p->pack_each;
     p->call = (gemm_call){ .kernel = g, .pool = b->pool, .m = m, .n = n, .k = k, .a = fresh ? NULL : p->packed,
                            .a_view = p->av, .b = bv, .c = p->c, .c_type = DT_F32, .ldc = n, .scratch = p->scratch,
                            .scratch_bytes = ns };
@@ -174,10 +178,10 @@ static an_status one(bench *b, const gemm_kernel *g, const char *by, size_t i)
     pool_leave(b->pool);
     const char *unit = math == GEMM_I8 ? "Gop/s" : "GFLOP/s";
     if (!st) {
-        bench_row(b, "gemm", what, gemm_name(g), alone, ops, unit, alone.limit, gemm_name(g));
+        bench_row(b, "gemm", what, gemm_name(p.call.kernel), alone, ops, unit, alone.limit, gemm_name(g));
         snprintf(other, sizeof other, "%s, memory", what);
         if (is_roofed)
-            bench_row(b, "gemm", other, gemm_name(g), roofed, ops, unit, roofed.limit,
+            bench_row(b, "gemm", other, gemm_name(p.call.kernel), roofed, ops, unit, roofed.limit,
                       "its bytes at the rate they can be read");
         for (int l = 1; l < n; l++) {
             snprintf(other, sizeof other, "%s, %s", what, names[l]);

@@ -409,6 +409,7 @@ static an_status finish(image *im, const insn *in, mac *m, void **state, diag *d
                       ((m->b_col == 1 && gemm_thin(exact, m->n)) || gemm_short(exact, m->m, m->n, m->k));
     if (!m->env->chip && im->opt.fast_math && !thin) math = GEMM_BF16;
     m->g = gemm_pick(math, m->env->isa);
+    if (!mac_is_const(im, m->a_tensor)) m->g = gemm_once(m->g, m->m, m->n, m->k);
     m->a_elems = et_elems(&p->tensors.at[m->a_tensor]), m->b_elems = et_elems(&p->tensors.at[m->b_tensor]);
     m->a_panels = (m->m + WINDOW_ROWS - 1) / WINDOW_ROWS;
     number_packs(m);

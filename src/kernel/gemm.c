@@ -50,6 +50,15 @@ const gemm_kernel *gemm_pick(gemm_math m, uint32_t isa)
     return k;
 }
 
+const gemm_kernel *gemm_once(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk)
+{
+    enum { MOST = 4 << 20 }; /* elements: a larger A comes from memory, where twice the bytes cost what was saved */
+    const gemm_kernel *wide = k;
+    if (!k->expand || gemm_few(k, n) || kk > MOST || m > MOST / MAX(kk, 1)) return k;
+    while (wide < rows + COUNT(rows) && (wide->expand || wide->math != k->math || wide->need != k->need)) wide++;
+    return wide < rows + COUNT(rows) ? wide : k;
+}
+
 enum {
     /* this fraction of it is claimed at once: a thread that is late or slowed by its neighbours leaves little to wait
      * for */

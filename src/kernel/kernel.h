@@ -134,6 +134,9 @@ typedef struct {
     size_t scratch_bytes;
 } gemm_call;
 
+/* The kernel for an A that is packed for one product: k, or one of the same bits whose A takes more memory
+ * and less time. */
+const gemm_kernel *gemm_once(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk);
 /* false: sizes are negative or overflow. int8 sums hold k up to 65536. */
 bool gemm_pack_a_bytes(const gemm_kernel *k, int64_t m, int64_t kk, size_t *bytes) MUST_CHECK;
 bool gemm_scratch_bytes(const gemm_kernel *k, int64_t m, int64_t n, int64_t kk, int n_threads, size_t *bytes)

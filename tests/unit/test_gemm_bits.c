@@ -68,6 +68,44 @@ static void bits_do_not_depend_on_company(void **state)
     for (int t = 1; t < 4; t++) pool_free(pools[t]);
 }
 
+/* A packed for one product takes more memory, and gives the bits of the one that stays; one too large, one that few
+ * columns pass by, and one that is not widened stay what they are. */
+static void packed_once(void **state)
+{
+    (void)state;
+    rng r = { test_seed("gemm once") };
+    enum { M = 131, N = 97, K = 1201, FEW = 2, HUGE_M = 1 << 20 };
+    static float want[M * N], got[M * N];
+    int found = 0;
+    for (size_t i = 0; gemm_row(i); i++) {
+        const gemm_kernel *g = gemm_row(i), *once = gemm_once(g, M, N, K);
+        size_t stays, passes;
+        if (gemm_need(g) & ~have()) continue;
+        assert_ptr_equal(gemm_once(g, HUGE_M, N, K), g);
+        if (gemm_few(g, FEW)) assert_ptr_equal(gemm_once(g, M, FEW, K), g);
+        if (once == g) continue;
+        found++;
+        assert_int_equal(gemm_math_of(once), gemm_math_of(g));
+        assert_int_equal(gemm_need(once), gemm_need(g));
+        assert_ptr_equal(gemm_once(once, M, N, K), once);
+        assert_ptr_not_equal(gemm_pick(gemm_math_of(g), have()), once);
+        assert_true(gemm_pack_a_bytes(g, M, K, &stays));
+        assert_true(gemm_pack_a_bytes(once, M, K, &passes));
+        assert_true(passes > stays);
+        matrix a = matrix_make(&r, DT_F32, M, K, 0), b = matrix_make(&r, DT_F32, K, N, 0);
+        gemm_call call = { .kernel = g, .m = M, .n = N, .k = K, .a = pack(g, NULL, M, K, &a), .c = want,
+                           .b = { b.at, b.type, b.row, b.col }, .c_type = DT_F32, .ldc = N };
+        gemm_call wide = call;
+        wide.kernel = once, wide.a = pack(once, NULL, M, K, &a), wide.c = got;
+        run(&call, 0), run(&wide, 0);
+        if (memcmp(want, got, sizeof want)) fail_msg("%s gives other bits than %s", gemm_name(once), gemm_name(g));
+        free((void *)(uintptr_t)call.a), free((void *)(uintptr_t)wide.a), free(a.at), free(b.at);
+    }
+#if defined(__x86_64__)
+    if (have() & ISA_AVX2) assert_true(found >= 2); /* fp16 and bf16 */
+#endif
+}
+
 /* Columns of a vector or less, by an A as it lies: the bits of the packed A, for every pool, also after a product
  * that packed B. */
 static void thin_columns(void **state)
@@ -397,6 +435,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_company),
+        cmocka_unit_test(packed_once),
         cmocka_unit_test(thin_columns),
         cmocka_unit_test(first_pass),
         cmocka_unit_test(few_columns), cmocka_unit_test(few_columns_of_nan),
