@@ -207,19 +207,19 @@ bool is_plain(const gemm_call *c)
            !e->residual && !e->gate && !e->pass.at && !e->accumulate && e->act == ACT_NONE;
 }
 
-void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t j, const char *acc, const int32_t *fix,
-                 const float *scales)
+void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t c0, int64_t ld, const char *acc,
+                 const int32_t *fix, const float *scales)
 {
     const gemm_kernel *g = c->kernel;
     const gemm_epilogue *e = &c->epi;
-    int64_t c0 = j * g->nr, cb = c->c_type == DT_F32 ? 4 : 2;
+    const int64_t cb = c->c_type == DT_F32 ? 4 : 2;
     epi_job job = {
         .acc = acc,
         .is_int = g->math == GEMM_I8,
         .row_fix = fix,
-        .ld = g->nr,
+        .ld = (int)ld,
         .rows = (int)high,
-        .cols = (int)MIN(c->n - c0, g->nr),
+        .cols = (int)MIN(c->n - c0, ld),
         .scale = e->scale ? e->scale + r0 : NULL,
         .bias = e->bias ? e->bias + r0 : NULL,
         .col_bias = e->col_bias ? e->col_bias + c0 : NULL,
@@ -243,8 +243,9 @@ void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t j, const 
 
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales)
 {
-    const int64_t r0 = i * c->kernel->mr;
-    finish_rows(c, r0, MIN(c->m - r0, c->kernel->mr), j, acc, fix, scales);
+    const gemm_kernel *g = c->kernel;
+    const int64_t r0 = i * g->mr;
+    finish_rows(c, r0, MIN(c->m - r0, g->mr), j * g->nr, g->nr, acc, fix, scales);
 }
 
 int64_t gemm_tiles(const gemm_kernel *g, int64_t m, int64_t n) { return ceil_div(m, g->mr) * ceil_div(n, g->nr); }

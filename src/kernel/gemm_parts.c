@@ -160,40 +160,15 @@ static void sum_task(void *ctx, int64_t task, int thread)
     const parts_plan *p = y->p;
     const gemm_call *c = y->c;
     const gemm_kernel *g = c->kernel;
-    const gemm_epilogue *e = &c->epi;
-    const int64_t r0 = task * p->rows, r1 = MIN(r0 + p->rows, c->m), cb = c->c_type == DT_F32 ? 4 : 2;
-    const int64_t ld = p->beside * g->nr;
+    const int64_t r0 = task * p->rows, r1 = MIN(r0 + p->rows, c->m), ld = p->beside * g->nr;
     const bool there = is_plain(c) && ld == c->n && c->ldc == c->n; /* sums added up are C */
     float *sum = (float *)(void *)(y->rooms + (size_t)(thread + 1) * p->room - sum_bytes(g, p));
     for (int64_t r = r0, high; r < r1; r += high) { /* within one row of tiles */
         high = MIN(r1 - r, g->mr - r % g->mr);
         for (int64_t j = 0; j < p->across; j += p->beside) {
-            char *to = (char *)c->c + (r * c->ldc + j * g->nr) * cb;
-            g->vec->sum(there ? (float *)(void *)to : sum,
+            g->vec->sum(there ? (float *)c->c + r * c->ldc + j * g->nr : sum,
                         y->sums + (r / g->mr * p->across + j) * p->tile + r % g->mr * ld, p->each, p->parts, high * ld);
-            if (there) continue;
-            g->vec->epilogue(&(epi_job){
-                .acc = (const char *)sum,
-                .ld = (int)ld,
-                .rows = (int)high,
-                .cols = (int)MIN(c->n - j * g->nr, ld),
-                .scale = e->scale ? e->scale + r : NULL,
-                .bias = e->bias ? e->bias + r : NULL,
-                .col_bias = e->col_bias ? e->col_bias + j * g->nr : NULL,
-                .act = e->act,
-                .accumulate = e->accumulate,
-                .c_type = c->c_type,
-                .c = to,
-                .ldc = c->ldc * cb,
-                .residual = e->residual ? (const char *)e->residual + (r * e->ld_residual + j * g->nr) * cb : NULL,
-                .ld_residual = e->ld_residual * cb,
-                .gate = e->gate ? (const char *)e->gate + (r * e->ld_gate + j * g->nr) * cb : NULL,
-                .ld_gate = e->ld_gate * cb,
-                .pass = e->pass.at ? (const char *)e->pass.at + (r * e->pass.ld + j * g->nr) * cb : NULL,
-                .ld_pass = e->pass.ld * cb,
-                .above = e->pass.above,
-                .shut = e->pass.shut,
-            });
+            if (!there) finish_rows(c, r, high, j * g->nr, ld, (const char *)sum, NULL, NULL);
         }
     }
     if (c->rows_done) c->rows_done(c->user, r0, r1 - r0, thread);

@@ -18,9 +18,9 @@ void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t
 
 /* fix: row sums of panel i of A, where the kernel has them; scales: of panel j of B, counted in all of it, int8. */
 void finish_tile(const gemm_call *c, int64_t i, int64_t j, const char *acc, const int32_t *fix, const float *scales);
-/* The same of any rows of C. */
-void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t j, const char *acc, const int32_t *fix,
-                 const float *scales);
+/* The same of any rows of C, from column c0: ld columns, a row of the sums, or those that are left. */
+void finish_rows(const gemm_call *c, int64_t r0, int64_t high, int64_t c0, int64_t ld, const char *acc,
+                 const int32_t *fix, const float *scales);
 
 /* Sums of C that are C. */
 bool is_plain(const gemm_call *c);

@@ -85,7 +85,7 @@ static void short_task(void *ctx, int64_t task, int thread)
                                           .m = rows,
                                           .k = c->k,
                                           .n = (int)(plain ? MIN(cols - v, wide) : wide) });
-            if (!plain) finish_rows(c, i, rows, j, (const char *)sums, NULL, NULL);
+            if (!plain) finish_rows(c, i, rows, j * g->nr, g->nr, (const char *)sums, NULL, NULL);
         }
     }
 }
