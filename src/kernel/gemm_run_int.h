@@ -7,6 +7,8 @@
 enum {
     FEW_ROWS = 112,  /* of A: packing fp32 costs more than steps through memory */
     ROWS_AHEAD = 32, /* of a B read as it is */
+    LEAST_LANES = 8, /* of vectors that are worth the thin ways */
+    THIN_ROWS = 64,  /* of a task of theirs */
     GROUP_STEP = 64, /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
 };
 
