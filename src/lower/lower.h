@@ -7,7 +7,7 @@
  * goes on around it. When its spelling is one of the table's, its operands are in the table's places (NO_VAL where
  * missing; run-time attributes follow) and it carries the attributes that could be read: the rules can still judge
  * it. Writing gives the canonical text form: constants named first, every argument a name, types in full, dead code
- * left out. */
+ * left out, a state read before it is used or written. */
 #ifndef LOWER_LOWER_H
 #define LOWER_LOWER_H
 

@@ -18,7 +18,9 @@ typedef struct {
     const char *path;     /* of new weights */
     bool *live;           /* per node */
     bool *state;          /* per value: an input that is a state */
+    bool *as_value;       /* per value: an input that is used as a tensor */
     const char **name;    /* per value: its variable; NULL until it is written */
+    const char **read;    /* per value: of a state, the variable of what it holds; NULL until it is read */
     VEC(mil_op) ops;
     str_map taken;        /* variables; reserved ones too */
     unsigned next;
@@ -212,9 +214,32 @@ static an_status const_literal(writer *w, const node *c, mil_lit **out, strbuf *
     return *out ? AN_OK : nomem(w);
 }
 
+/* The variable of what a state held when the run began. Only read_state and the update take a state by its name: where
+ * a graph uses one as the tensor it is, a read of its own goes first. */
+static an_status state_var(writer *w, val v, const char **out)
+{
+    if (!w->read[v.i]) {
+        const loc user = w->at;
+        char stem[NAME_MAX_CHARS];
+        snprintf(stem, sizeof stem, "%.*s_read", NAME_MAX_CHARS - 10, w->name[v.i]);
+        const char *var = free_name(w, stem);
+        mil_type *t = type_of(w, graph_type(w->g, v));
+        w->at = graph_maker(w->g, v)->at;
+        mil_op *s = var ? add_op(w, spell_op_write(OP_READ_STATE), 1, 1, 0, var) : NULL;
+        w->at = user;
+        const char *arg = spell_arg_write(OP_READ_STATE, op_get(OP_READ_STATE)->in[0].name);
+        if (!s || !t || !set_ref(w, &s->arg[0], arg, &w->name[v.i], 1, false)) return nomem(w);
+        s->out[0] = (mil_var){ .type = t, .name = var };
+        w->read[v.i] = var;
+    }
+    *out = w->read[v.i];
+    return AN_OK;
+}
+
 /* The variable of a value; a constant is written at its first use. */
 static an_status value_var(writer *w, val v, const char **out)
 {
+    if (w->state[v.i]) return state_var(w, v, out);
     const node *n = graph_maker(w->g, v);
     if (!w->name[v.i] && n->op == OP_CONST) {
         strbuf key = { 0 };
@@ -378,6 +403,13 @@ static an_status pick_results(writer *w, const node *n)
     return AN_OK;
 }
 
+/* Operand k is the state itself. What a run only computes is no state: a read of it is a copy, an update what it is
+ * updated to. */
+static bool names_state(const graph *g, const node *n, int k)
+{
+    return (n->op == OP_READ_STATE || n->op == OP_WRITE_STATE) && k == 0 && graph_maker(g, n->in[0])->op == OP_INPUT;
+}
+
 static void sort_args(mil_arg *a, int n)
 {
     for (int i = 1; i < n; i++)
@@ -404,7 +436,8 @@ static an_status write_call(writer *w, const node *n)
     }
     for (int i = 0; i < MIN(fixed, n->n_in); i++) {
         if (!n->in[i].i) continue;
-        TRY(value_var(w, n->in[i], &var));
+        if (names_state(w->g, n, i)) var = w->name[n->in[i].i];
+        else TRY(value_var(w, n->in[i], &var));
         if (!set_ref(w, &args[n_arg++], spell_arg_write(n->op, o->in[i].name), &var, 1, false)) return nomem(w);
     }
     if (list) {
@@ -457,10 +490,26 @@ static an_status write_constexpr(writer *w, const node *n)
     return name_results(w, n, s);
 }
 
+static an_status write_same(writer *w, const node *n, val of)
+{
+    const char *var;
+    TRY(value_var(w, of, &var));
+    TRY(pick_results(w, n));
+    mil_op *s = add_op(w, spell_op_write(OP_IDENTITY), 1, 1, 0, w->name[n->out.i]);
+    if (!s || !set_ref(w, &s->arg[0], "x", &var, 1, false)) return nomem(w);
+    return name_results(w, n, s);
+}
+
 static an_status write_node(writer *w, const node *n)
 {
     w->at = n->at;
     switch (n->op) {
+    case OP_READ_STATE:
+        if (!names_state(w->g, n, 0)) return write_same(w, n, n->in[0]);
+        TRY(write_call(w, n));
+        if (!w->read[n->in[0].i]) w->read[n->in[0].i] = w->name[n->out.i];
+        return AN_OK;
+    case OP_WRITE_STATE: return names_state(w->g, n, 0) ? write_call(w, n) : write_same(w, n, n->in[1]);
     case OP_INPUT:
     case OP_CONST: return AN_OK; /* parameters; written at the first use */
     case OP_OPAQUE:
@@ -478,13 +527,18 @@ static an_status write_node(writer *w, const node *n)
 static void mark_live(writer *w)
 {
     const graph *g = w->g;
-    for (size_t i = 0; i < g->outputs.n; i++) w->live[graph_value(g, g->outputs.at[i].v)->node] = true;
+    for (size_t i = 0; i < g->outputs.n; i++) {
+        const val v = g->outputs.at[i].v;
+        w->live[graph_value(g, v)->node] = w->as_value[v.i] = true;
+    }
     for (size_t i = g->nodes.n; i-- > 1;) {
         const node *n = &g->nodes.at[i];
-        if (n->op == OP_WRITE_STATE) w->live[i] = true;
-        if (n->op == OP_READ_STATE || n->op == OP_WRITE_STATE) w->state[n->in[0].i] = true;
-        for (int k = 0; k < n->n_in && w->live[i]; k++)
-            if (n->in[k].i) w->live[graph_value(g, n->in[k])->node] = true;
+        if (n->op == OP_WRITE_STATE && names_state(g, n, 0)) w->live[i] = true;
+        for (int k = 0; k < n->n_in; k++) {
+            if (names_state(g, n, k)) w->state[n->in[k].i] = true;
+            else if (w->live[i]) w->as_value[n->in[k].i] = true;
+            if (n->in[k].i && w->live[i]) w->live[graph_value(g, n->in[k])->node] = true;
+        }
     }
 }
 
@@ -502,7 +556,7 @@ static an_status name_ports(writer *w)
         const port *p = &g->outputs.at[i];
         op_id op = graph_maker(g, p->v)->op;
         /* no room for a copy: returned as it is */
-        if (op == OP_INPUT && !strcmp(p->name, graph_value(g, p->v)->name)) continue;
+        if (op == OP_INPUT && !w->state[p->v.i] && !strcmp(p->name, graph_value(g, p->v)->name)) continue;
         TRY(port_name(w, "output", p->name));
         if (w->name[p->v.i] || op == OP_INPUT || op == OP_CONST) continue; /* gets a copy */
         w->name[p->v.i] = arena_str(&w->m->mem, p->name);
@@ -601,17 +655,19 @@ static bool path_is_referred_to(const writer *w)
 }
 
 /* A read of a graph gives what the run began with, wherever it stands; one of a text what was written before it: those
- * behind the write of their state go before it. */
+ * behind the write of their state go before it, and so does the one of those who use it as it is. */
 static an_status write_reads(writer *w, size_t write)
 {
     const graph *g = w->g;
+    const val state = g->nodes.at[write].in[0];
+    const char *var;
     for (size_t i = write + 1; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        if (!w->live[i] || n->op != OP_READ_STATE || n->in[0].i != g->nodes.at[write].in[0].i) continue;
+        if (!w->live[i] || n->op != OP_READ_STATE || n->in[0].i != state.i) continue;
         TRY(write_node(w, n));
         w->live[i] = false; /* it is there */
     }
-    return AN_OK;
+    return w->state[state.i] && w->as_value[state.i] ? state_var(w, state, &var) : AN_OK;
 }
 
 static an_status write_module(writer *w)
@@ -619,9 +675,11 @@ static an_status write_module(writer *w)
     const graph *g = w->g;
     w->live = TAKE(&w->tmp, bool, g->nodes.n);
     w->state = TAKE(&w->tmp, bool, g->values.n);
+    w->as_value = TAKE(&w->tmp, bool, g->values.n);
     w->name = TAKE(&w->tmp, const char *, g->values.n);
+    w->read = TAKE(&w->tmp, const char *, g->values.n);
     mil_block *f = TAKE(&w->m->mem, mil_block, 1);
-    if (!w->live || !w->state || !w->name || !f) return nomem(w);
+    if (!w->live || !w->state || !w->as_value || !w->name || !w->read || !f) return nomem(w);
     f->name = "main";
     f->opset = w->bare ? "ios18" : "ios16";
     w->m->func = f;

@@ -221,6 +221,14 @@ static const struct {
     { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\ny = write_state(x, z)" },
     { OP_READ_STATE, X "z = input fp16[1, 4, 6, 8]\nw = write_state(x, z)\nr = read_state(x)\ny = sub(r, w)" },
     { OP_READ_STATE, X "z = input fp16[1, 4, 6, 8]\nv = write_state(x, z)\nr = read_state(x)\ns = mul(r, v)\nw = write_state(z, s)\nt = read_state(z)\nu = write_state(x, t)\ny = sub(u, w)" },
+    /* states that are used as the tensors they hold: before a write, behind it, beside a read, in it, in a list */
+    { OP_READ_STATE, X "r = read_state(x)\nt = mul(r, x)\ny = sub(t, x)" },
+    { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\nv = write_state(x, z)\ny = sub(v, x)" },
+    { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\nt = mul(x, z)\nv = write_state(x, t)\nr = read_state(x)\nu = mul(r, x)\ny = sub(u, v)" },
+    { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\nv = write_state(x, x)\nw = write_state(x, z)\nu = concat(x, w, x, v) {axis=1}\ny = abs(u)" },
+    { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\nx_read = exp(z)\nv = write_state(x, x_read)\nw = write_state(z, x)\nt = sub(w, v)\ny = sub(t, z)" },
+    /* what is only computed is no state */
+    { OP_WRITE_STATE, X "z = input fp16[1, 4, 6, 8]\nt = exp(x)\nv = write_state(t, z)\nr = read_state(t)\ns = sub(r, v)\ny = sub(s, x)" },
 };
 
 static graph *graph_of_row(size_t i)
