@@ -53,7 +53,8 @@ typedef enum {
 
 /* Accuracy of the vector forms, against the exact function of the fp32 argument: sigmoid and tanh 4 ulp; silu 5 ulp;
  * gelu_tanh 6 ulp above -1, |x| · 4e-7 absolute below; for a C of fp16 or bf16 with nothing to add, sigmoid and
- * those made of it 7e-5 of themselves, or zero where that is below 1e-30. Infinities give the limit, NaN gives NaN. */
+ * those made of it 7e-5 of themselves, or zero where that is below 1e-30. Infinities give the limit, NaN gives NaN. relu
+ * is exact and gives no -0. */
 typedef enum { ACT_NONE, ACT_RELU, ACT_SILU, ACT_GELU_TANH, ACT_SIGMOID, ACT_TANH, ACT_COUNT } gemm_act;
 
 typedef struct gemm_kernel gemm_kernel;

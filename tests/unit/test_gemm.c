@@ -434,6 +434,67 @@ static void activations(void **state)
     }
 }
 
+/* One product of relu_of_no_sign, without relu and with it. signs: is what relu gets -0 for sure? */
+static void one_of_no_sign(gemm_call *call, bool signs, const char *what)
+{
+    for (int relu = 0; relu < 2; relu++) {
+        call->epi.act = relu ? ACT_RELU : ACT_NONE;
+        run(call, 0);
+        for (int64_t e = 0; e < call->m * call->n; e++) {
+            const double v = dtype_load(call->c_type, call->c, e);
+            if (v != 0 || (relu ? signbit(v) : signs && !signbit(v)))
+                fail_msg("%s %lldx%lldx%lld, %s, to %s, %s: element %lld is %g", gemm_name(call->kernel),
+                         (long long)call->m, (long long)call->n, (long long)call->k, what, dtype_name(call->c_type),
+                         relu ? "relu" : "as it is", (long long)e, v);
+        }
+    }
+}
+
+/* relu leaves no -0, whatever made one: a scale and a bias of rows, or sums too small for fp32 and a bias of columns;
+ * nor does a residual of -0 then. All types of C, whole tiles and parts of them, k in one piece, in steps and in parts,
+ * few columns. */
+static void relu_of_no_sign(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t m, n, k;
+    } sizes[] = { { 28, 64, 10 }, { 28, 64, 40 }, { 31, 71, 40 }, { 9, 40, 2100 }, { 28, 3, 33 }, { 28, 1, 33 } };
+    static const dtype c_types[] = { DT_F32, DT_F16, DT_BF16 };
+    static const char *const ways[] = { "a scale and a bias of rows", "a bias of columns", "a residual" };
+    enum { SCALED, FEATURE, ADDED, WAYS, MOST_N = 71, MOST_M = 31, MOST_K = 2100 };
+    static float minus[MOST_M], nought[MOST_N], a[MOST_M * MOST_K], b[MOST_K * MOST_N], c[MOST_M * MOST_N];
+    static int8_t zeros[MOST_M * MOST_K];
+    static unsigned char residual[MOST_M * MOST_N * sizeof(float)];
+    for (int i = 0; i < MOST_M; i++) minus[i] = -1;
+    for (int i = 0; i < MOST_N; i++) nought[i] = -0.0f;
+    for (int way = 0; way < WAYS; way++) {
+        const bool tiny = way == FEATURE;
+        for (int i = 0; i < MOST_M * MOST_K; i++) a[i] = tiny ? 0x1p-80f : 0;
+        for (int i = 0; i < MOST_K * MOST_N; i++) b[i] = tiny ? -0x1p-80f : 1;
+        for (size_t i = 0; gemm_row(i); i++) {
+            const gemm_kernel *g = gemm_row(i);
+            if (gemm_need(g) & ~have()) continue;
+            const bool i8 = gemm_math_of(g) == GEMM_I8;
+            for (size_t s = 0; s < COUNT(sizes) * COUNT(c_types); s++) {
+                const int64_t m = sizes[s / 3].m, n = sizes[s / 3].n, k = sizes[s / 3].k;
+                const matrix am = { .type = i8 ? DT_I8 : DT_F32, .row = k, .col = 1, .at = i8 ? (void *)zeros : a };
+                for (int64_t e = 0; e < m * n; e++) dtype_store(c_types[s % 3], residual, e, -0.0);
+                void *pa = pack(g, NULL, m, k, &am);
+                gemm_call call = { .kernel = g, .m = m, .n = n, .k = k, .a = pa,
+                                   .a_view = { am.at, am.type, am.row, am.col }, .b = { b, DT_F32, n, 1 }, .c = c,
+                                   .c_type = c_types[s % 3], .ldc = n,
+                                   .epi = { .scale = tiny ? NULL : minus, .bias = tiny ? NULL : nought,
+                                            .col_bias = tiny ? nought : NULL,
+                                            .residual = way == ADDED ? residual : NULL, .ld_residual = n } };
+                one_of_no_sign(&call, !tiny, ways[way]);
+                call.a = NULL;
+                one_of_no_sign(&call, !tiny, ways[way]);
+                free(pa);
+            }
+        }
+    }
+}
+
 /* A NaN in an int8 product's column makes that column NaN and no other; a column of zeros is zeros. */
 static void int8_keeps_nan(void **state)
 {
@@ -522,6 +583,7 @@ int main(void)
         cmocka_unit_test(few_rows),
         cmocka_unit_test(thin_and_short),
         cmocka_unit_test(activations),
+        cmocka_unit_test(relu_of_no_sign),
         cmocka_unit_test(int8_keeps_nan),
         cmocka_unit_test(refusals),
         cmocka_unit_test(isa_override),
