@@ -20,10 +20,11 @@ done
 for t in "$@"; do
     case $t in # the folders a target needs
     program) dirs="base engine kernel" ;;
-    npy | idx | safetensors | gguf) dirs="base format" ;;
+    npy | idx | safetensors | gguf | llama2c) dirs="base format" ;;
     json) dirs="base op graph model format lm" ;;
     model) dirs="base op graph model format text kernel lm" ;;
     hwx) dirs="base hwx" ;;
+    state | ckpt) dirs="base kernel op graph model grad pass lower mil target check codegen engine device format text lm train" ;;
     tokenizer_json | tokenizer_model | tokenizer_pair) dirs="base format text" ;;
     *) dirs="base op mil" ;;
     esac
