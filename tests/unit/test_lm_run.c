@@ -821,7 +821,7 @@ static void gradients(void **state)
         { "embed", "model.embed_tokens.weight", 7 * 16 + 3, 7 * 16 + 3 },
         { "l00_wo", "model.layers.0.self_attn.o_proj.weight", 5 * 16 + 2, 5 * 16 + 2 },
         { "l01_w2", "model.layers.1.mlp.down_proj.weight", 3 * 32 + 9, 3 * 32 + 9 },
-        { "l01_wq", "model.layers.1.self_attn.q_proj.weight", 4 * 16 + 1, 4 * 16 + 1 },
+        { "l01_wq", "model.layers.1.self_attn.q_proj.weight", 3 * 16 + 6, 3 * 16 + 6 },
         { "norm_f", "model.norm.weight", 6, 6 },
     };
     small_run r;
@@ -861,7 +861,7 @@ static void gradients(void **state)
                                       loss_of(lm_config(m), m, ids, rows[i].weight, rows[i].at, -h)) /
                                      (2 * h);
             memcpy(&got, (const char *)safetensors_find(g, rows[i].tensor)->data + rows[i].in_file * 4, 4);
-            if (fabs(got - slope) > 0.03 * fabs(slope) + 2e-4)
+            if (fabs(got - slope) > 0.03 * fabs(slope) + 3e-5) /* steps of the loss, 5e-7, by 2h */
                 fail_msg("%s on %s: %g, by differences %g", rows[i].weight, engines[e], (double)got, slope);
             assert_true(slope != 0);
         }
