@@ -2,12 +2,12 @@
  * In: x seen as [outer, n, inner], lines along n.  Out: y of the same shape.
  *
  * Columns are taken in blocks. A block is looked at once, a band of rows after the other, for what its columns have
- * in common; then it is read again and written. A plane of x that is not much larger than the second cache is one
- * block; of a larger one blocks are as wide as memory likes to be read. Bands of a block are written in turns with
- * looking at those of the next: memory is read and written all the time. They are written from the last rows up,
- * which are still in the second cache; the rest is read from farther away once more. Narrower blocks that fit would
- * cost more: a cache holds few rows that lie a power of two apart. A softmax keeps its exps in scratch, where they
- * fit the second cache and x is of y's type, and making them again is no faster: those of a band take the place of
+ * in common; then it is read again and written. A plane of x whose rows are no longer than memory likes to be read is
+ * one block. Bands of a block are written in turns with looking at those of the next: memory is read and written all
+ * the time. They are written from the last rows up, which are still in the second cache; the rest is read from farther
+ * away once more. Narrower blocks that fit would cost more: a cache holds few rows that lie a power of two apart, and
+ * memory gives a whole row in less time than parts of several. A softmax makes its exps twice; where vectors are so
+ * narrow that this takes longer it keeps them in scratch that fits the second cache: those of a band take the place of
  * those of the block before, which become rows of y in the same loop. */
 #include <math.h>
 #include <stdatomic.h>
@@ -23,7 +23,7 @@ typedef struct {
     bool stream;
     bool wide; /* of some columns the squares leave fp32; their scale is 0 or no number */
     /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
-    float *most, *mean, *sum;
+    float *base, *mean, *sum;
 } block;
 
 typedef struct {
@@ -49,12 +49,12 @@ static void open_block(const room *m, int64_t which, int slot, block *b)
     *b = (block){ .x = (const unsigned char *)ctx_mem(m->c, k->x) + at * exec_size(k->tx),
                   .y = (unsigned char *)ctx_mem(m->c, k->y) + at * out,
                   .lines = MIN(k->block, k->inner - first),
-                  .most = sums,
+                  .base = sums,
                   .mean = sums + k->block,
                   .sum = sums + 2 * k->block };
     b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
-    v->fill(b->most, -INFINITY, b->lines), v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
-    if (k->exps_kept) v->soft_begin(b->most, b->sum, k->tx, b->lines);
+    if (k->exps) v->soft_begin(b->base, b->sum, b->lines, half(k));
+    else v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
 }
 
 static void look(const room *m, const block *b, int64_t r, int64_t rows)
@@ -63,7 +63,7 @@ static void look(const room *m, const block *b, int64_t r, int64_t rows)
     const vec_kernels *v = k->env->v;
     const int64_t ld = k->inner * exec_size(k->tx);
     const unsigned char *x = b->x + r * ld;
-    if (k->exps) v->soft_look(b->most, b->sum, k->tx, x, rows, ld, b->lines, half(k));
+    if (k->exps) v->soft_look(b->base, b->sum, k->tx, x, rows, ld, b->lines, half(k));
     else if (k->kind == NORM_LAYER) v->moments(b->mean, b->sum, k->tx, x, r, rows, ld, b->lines);
     else v->down(b->sum, k->tx, x, STAT_SQUARES, rows, ld, b->lines);
 }
@@ -78,13 +78,13 @@ static void exps_band(const room *m, const block *now, const block *done, int64_
     const int64_t in = k->inner * exec_size(k->tx), out = k->inner * exec_size(k->ty);
     const int rows = (int)MIN(VEC_BAND, k->n - r);
     vec_soft p = { .ldx = in, .ldy = out, .keep = m->exps + r / VEC_BAND * VEC_KEPT(v, k->block) };
-    if (done) p.y = done->y + r * out, p.last = done->most, p.scale = done->sum, p.stream = done->stream;
+    if (done) p.y = done->y + r * out, p.last = done->base, p.scale = done->sum, p.stream = done->stream;
     if (done && (!now || now->lines != done->lines)) {
         v->soft_band(&p, k->tx, rows, done->lines);
         p.y = NULL;
     }
     if (now) {
-        p.x = now->x + r * in, p.base = now->most, p.sum = now->sum;
+        p.x = now->x + r * in, p.base = now->base, p.sum = now->sum;
         v->soft_band(&p, k->tx, rows, now->lines);
     }
 }
@@ -93,12 +93,8 @@ static void settle(const columns *k, block *b)
 {
     const vec_kernels *v = k->env->v;
     const float per = 1 / (float)k->n;
-    if (k->exps_kept) {
-        v->soft_end(b->most, b->sum, k->tx, b->lines);
-        return;
-    }
     if (k->exps) {
-        v->soft_settle(b->most, b->sum, b->lines, half(k));
+        v->soft_end(b->base, b->sum, b->lines, half(k));
         return;
     }
     b->wide = !(v->largest(b->sum, b->lines) < INFINITY);
@@ -110,7 +106,7 @@ static void settle(const columns *k, block *b)
 static vec_affine scaled_by(const room *m, const block *b, int64_t r)
 {
     const columns *k = m->k;
-    return (vec_affine){ .mean = k->exps ? b->most : k->kind == NORM_LAYER ? b->mean : NULL,
+    return (vec_affine){ .mean = k->exps ? b->base : k->kind == NORM_LAYER ? b->mean : NULL,
                          .scale = b->sum,
                          .gain = m->gain ? m->gain + r : NULL,
                          .bias = m->bias ? m->bias + r : NULL,
@@ -172,34 +168,23 @@ static float *parameter(const room *m, int which, float *at)
     return at;
 }
 
-static void exps_in_turns(const room *m, int64_t first, int64_t end)
-{
-    const columns *k = m->k;
-    block two[2];
-    for (int64_t i = first; i <= end; i++) {
-        block *now = i < end ? &two[i % 2] : NULL;
-        const block *done = i > first ? &two[(i + 1) % 2] : NULL;
-        if (now) open_block(m, i, i % 2, now);
-        for (int64_t r = 0; r < k->n; r += VEC_BAND) exps_band(m, now, done, r);
-        if (now) settle(k, now);
-    }
-}
-
-/* The band of `now` at row r, and that of `done` at row `back`. */
+/* The band of `now` at row r, and that of `done` at row `back`; either may be NULL. */
 static void turn(const room *m, const block *now, int64_t r, const block *done, int64_t back)
 {
     const columns *k = m->k;
+    const vec_kernels *v = k->env->v;
     const int64_t ld = k->inner * exec_size(k->tx), rows = MIN(VEC_BAND, k->n - r);
-    if (done && now && k->tx == k->ty && rows == VEC_BAND && back + VEC_BAND <= k->n && now->lines == done->lines) {
+    const bool both = done && now && k->tx == k->ty && rows == VEC_BAND && back + VEC_BAND <= k->n;
+    if (both && done->stream && now->lines == done->lines && now->lines % (2 * v->width) == 0) {
         const vec_turns p = { .x = now->x + r * ld,
-                              .most = now->most, .mean = now->mean, .sum = now->sum,
+                              .base = now->base, .mean = now->mean, .sum = now->sum,
                               .before = r,
                               .done = done->x + back * ld,
                               .y = done->y + back * ld,
                               .by = scaled_by(m, done, back),
                               .ld = ld };
-        const vec_look how = k->exps ? LOOK_EXPS : k->kind == NORM_LAYER ? LOOK_MOMENTS : LOOK_SQUARES;
-        if (k->env->v->turns(&p, k->tx, how, now->lines)) return;
+        v->turns(&p, k->tx, k->exps ? LOOK_EXPS : k->kind == NORM_LAYER ? LOOK_MOMENTS : LOOK_SQUARES, now->lines);
+        return;
     }
     if (done) put(m, done, back, MIN(VEC_BAND, k->n - back));
     if (now) look(m, now, r, rows);
@@ -219,7 +204,10 @@ static void in_turns(const room *m, int64_t task)
     for (int i = 0; done || at < end; i++) {
         now = at < end ? &two[i % 2] : NULL;
         if (now) open_block(m, at, i % 2, now);
-        for (int64_t r = 0; r < k->n; r += VEC_BAND) turn(m, now, r, done, last - r);
+        for (int64_t r = 0; r < k->n; r += VEC_BAND) {
+            if (k->exps_kept) exps_band(m, now, done, r);
+            else turn(m, now, r, done, last - r);
+        }
         if (done) put_wide(m, done);
         if (now) settle(k, now);
         done = now;
@@ -235,8 +223,7 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
     m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
     m.exps = m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED);
-    if (k->exps_kept) exps_in_turns(&m, task * k->group, MIN(blocks(k), (task + 1) * k->group));
-    else in_turns(&m, task);
+    in_turns(&m, task);
     if (k->stream) k->env->v->fence();
 }
 
@@ -244,14 +231,11 @@ static void some_blocks(void *ctx, int64_t task, int thread)
  * another page; enough tasks for all threads. */
 void columns_plan(columns *k)
 {
-    /* bytes of a row: two pages; lanes; of a second cache through which exps pass faster than they are made again */
-    enum { WIDE = 2 << 12, WIDE_LANES = 16, MUCH = 2 << 20 };
+    enum { WIDE = 2 << 12 }; /* bytes of a row: two pages */
     const exec_env *e = k->env;
     const int64_t many = 4 * e->threads, in = exec_size(k->tx), plane = k->n * k->inner * in, steps = COLUMN_STEP;
     const int64_t of_exps = bands(k) * VEC_KEPT(e->v, steps) * (int64_t)sizeof(float); /* of so many columns */
-    /* of fp32, wide vectors make an exp again in less time than narrow rows and a small cache for it take */
-    const bool again = k->stream && k->tx == DT_F32 && e->v->width >= WIDE_LANES && e->l2 < MUCH;
-    k->exps_kept = k->exps && k->tx == k->ty && of_exps <= e->l2 / 2 && !again;
+    k->exps_kept = k->exps && e->v->soft_band && k->tx == k->ty && of_exps <= e->l2 / 2;
     const int64_t least = k->exps_kept ? steps : WIDE / in,
                   fit = MAX(e->l2 / 2 / (k->exps_kept ? of_exps : k->n * in * steps) * steps, least);
     int64_t parts = plane <= 2 * e->l2 && !k->exps_kept ? 1 : (k->inner + fit - 1) / fit;
@@ -261,7 +245,7 @@ void columns_plan(columns *k)
     k->block = MIN(k->inner, ROUND_UP((k->inner + parts - 1) / parts, steps));
     k->per_outer = (k->inner + k->block - 1) / k->block;
     k->group = MAX(blocks(k) / many, 1);
-    k->tasks = k->stream && !k->exps_kept ? MIN(blocks(k), e->threads) : (blocks(k) + k->group - 1) / k->group;
+    k->tasks = k->stream ? MIN(blocks(k), e->threads) : (blocks(k) + k->group - 1) / k->group;
     const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) +
                            ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) +
                            (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);

@@ -525,9 +525,9 @@ static void log_sum_exp_columns(task *t)
     const char *x = (const char *)ctx_mem(t->c, s->x) + t->base * exec_size(s->tx);
     int64_t ld = s->inner * exec_size(s->tx);
     if (!s->columns) x = turned(t), ld = t->lines * exec_size(s->tx);
-    v->fill(t->acc, -INFINITY, t->lines), v->fill(t->mean, 0, t->lines);
+    v->soft_begin(t->acc, t->mean, t->lines, false);
     v->soft_look(t->acc, t->mean, s->tx, x, s->n, ld, t->lines, false);
-    v->soft_settle(t->acc, t->mean, t->lines, false);
+    v->soft_end(t->acc, t->mean, t->lines, false);
     v->fn[VF_LOG](t->mean, t->mean, NULL, NULL, plain, t->lines);
     v->fn[VF_SUB](t->acc, t->acc, t->mean, NULL, NULL, t->lines);
     v->store((char *)ctx_mem(t->c, s->y) + first_of(t) * exec_size(s->ty), s->ty, t->acc, t->lines);

@@ -146,9 +146,9 @@ typedef struct {
 typedef enum { LOOK_SQUARES, LOOK_MOMENTS, LOOK_EXPS } vec_look;
 typedef struct {
     const void *x;            /* looked at: as of down, moments or soft_look */
-    float *most, *mean, *sum; /* per column, from band to band: EXPS has most, MOMENTS mean and before */
+    float *base, *mean, *sum; /* per column, from band to band: EXPS has base, MOMENTS mean and before */
     int64_t before;
-    const void *done;         /* becomes y: as of affine_rows or soft_rows */
+    const void *done;         /* becomes y, past the caches: as of affine_rows or soft_rows */
     void *y;
     vec_affine by;
     int64_t ld;               /* bytes from row to row: of all three */
@@ -200,26 +200,25 @@ typedef struct {
     float (*exps_half)(float *y, const void *x, float most, int64_t n, int64_t ahead);
     void (*soft_three)(vec_three *p, dtype ty, dtype tx, int64_t n); /* the same bits as one by one */
     /* Softmax down n columns, in two looks at x; the second makes the exps again, so that none are kept. soft_look:
-     * the largest and the sum of exps, which begin at -inf and 0 and go on from call to call; soft_settle makes of
-     * them what exps of a column are taken against, and one over their sum. soft_rows: y = exp(x - base) * scale,
-     * base as p->mean. half: x and y are fp16, exps as of exps_half, the base the power of two. A column without a
-     * value above -inf, or with a NaN, is NaN. */
-    void (*soft_look)(float *most, float *sum, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
-    void (*soft_settle)(float *most, float *sum, int64_t n, bool half);
+     * what exps of a column are taken against, and their sum, which soft_begin sets and which go on from call to call;
+     * soft_end makes of the sum what exps are scaled by. soft_rows: y = exp(x - base) * scale, base as p->mean. half: x
+     * and y are fp16, exps as of exps_half, the base a power of two. A column without a value above -inf, or with a
+     * NaN, is NaN. */
+    void (*soft_begin)(float *base, float *sum, int64_t n, bool half);
+    void (*soft_look)(float *base, float *sum, dtype t, const void *x, int64_t rows, int64_t ld, int64_t n, bool half);
+    void (*soft_end)(const float *base, float *sum, int64_t n, bool half);
     void (*soft_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p,
                       int64_t rows, int64_t n, bool half);
     /* The same in one look at x, its exps kept: soft_begin, soft_band for every VEC_BAND rows, soft_end; then for
      * every band again, when the next softmax of as many columns may take its place. x and y of one type, fp32 or,
-     * as `half`, fp16. */
-    void (*soft_begin)(float *base, float *sum, dtype t, int64_t n);
+     * as `half`, fp16. NULL where exps are made again in less time. */
     void (*soft_band)(const vec_soft *p, dtype t, int rows, int64_t n);
-    void (*soft_end)(const float *base, float *sum, dtype t, int64_t n);
     /* Mean and sum of squared deviations of n columns; both begin at 0, and go on after `before` rows. */
     void (*moments)(float *mean, float *squares, dtype t, const void *x, int64_t before, int64_t rows, int64_t ld,
                     int64_t n);
-    /* Both for VEC_BAND rows in one loop, x and y of one type: the bits of the two by themselves. false: nothing was
-     * done; so it is where columns are no whole lines, y does not go past the caches, or such a norm is rare. */
-    bool (*turns)(const vec_turns *p, dtype t, vec_look how, int64_t n);
+    /* Both for VEC_BAND rows in one loop, x and y of one type, fp32 or fp16, y on whole lines: the bits of the two by
+     * themselves. n: a multiple of two vectors. */
+    void (*turns)(const vec_turns *p, dtype t, vec_look how, int64_t n);
     /* exps down n columns, of scale * (x - most), scale > 0: sum[i] += the exps of a column, rows ascending; y has
      * rows of n. y may be x. */
     void (*exps_down)(float *y, dtype t, const void *x, const float *most, float scale, float *sum, int64_t rows,

@@ -334,13 +334,13 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
     (void)plain;
 }
 
-static void soft_columns(const vec_kernels *v, float *most, float *sum, dtype t, const unsigned char *x, int64_t rows,
+static void soft_columns(const vec_kernels *v, float *base, float *sum, dtype t, const unsigned char *x, int64_t rows,
                          int64_t ld, int64_t n, bool half)
 {
-    v->fill(most, -INFINITY, n), v->fill(sum, 0, n);
+    v->soft_begin(base, sum, n, half);
     for (int64_t r = 0; r < rows; r += 2 * VEC_BAND)
-        v->soft_look(most, sum, t, x + r * ld, MIN(2 * VEC_BAND, rows - r), ld, n, half);
-    v->soft_settle(most, sum, n, half);
+        v->soft_look(base, sum, t, x + r * ld, MIN(2 * VEC_BAND, rows - r), ld, n, half);
+    v->soft_end(base, sum, n, half);
 }
 
 /* The same with exps that are kept, band by band; twice, so that a second softmax takes the place of the first one's
@@ -355,26 +355,43 @@ static void soft_kept(const vec_kernels *v, void *y, const void *x, dtype t, int
     assert_true(rows <= BANDS * VEC_BAND && n <= WIDE);
     for (int turn = 0; turn < 3; turn++) {
         const int now = turn % 2, before = 1 - now;
-        if (turn < 2) v->soft_begin(base[now], sum[now], t, n);
+        if (turn < 2) v->soft_begin(base[now], sum[now], n, t == DT_F16);
         for (int64_t r = 0; r < rows; r += VEC_BAND) {
             vec_soft p = { .ldx = ldx, .ldy = ldy, .stream = stream, .keep = keep + r / VEC_BAND * VEC_KEPT(v, n) };
             if (turn < 2) p.x = (const char *)x + r * ldx, p.base = base[now], p.sum = sum[now];
             if (turn > 0) p.y = (char *)y + r * ldy, p.last = base[before], p.scale = sum[before];
             v->soft_band(&p, t, (int)MIN(VEC_BAND, rows - r), n);
         }
-        if (turn < 2) v->soft_end(base[now], sum[now], t, n);
+        if (turn < 2) v->soft_end(base[now], sum[now], n, t == DT_F16);
     }
     v->fence();
 }
 
+/* Either way; kept: where the processor has it, of one type. */
+static void soft_down(const vec_kernels *v, bool kept, void *y, dtype ty, const void *x, dtype t, int64_t rows,
+                      int64_t pitch, int64_t n, bool stream)
+{
+    float base[160], sum[160];
+    const bool half = t == DT_F16 && ty == DT_F16;
+    assert_true(n <= (int64_t)COUNT(base));
+    if (kept) {
+        soft_kept(v, y, x, t, rows, pitch, n, stream);
+        return;
+    }
+    soft_columns(v, base, sum, t, x, rows, pitch * dtype_bits(t) / 8, n, half);
+    const vec_affine p = { .mean = base, .scale = sum, .stream = stream };
+    v->soft_rows(y, ty, pitch, x, t, pitch, &p, rows, n, half);
+    v->fence();
+}
+
 /* A column has the same bits alone as beside others, some of which move what they are taken against. */
-static void soft_alone(const vec_kernels *v, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n)
+static void soft_alone(const vec_kernels *v, bool kept, const void *x, dtype t, int64_t rows, int64_t pitch, int64_t n)
 {
     static _Alignas(VEC_LINE) unsigned char all[4 * 21 * 160], one[4 * 21 * 160];
     const size_t size = (size_t)dtype_bits(t) / 8;
-    soft_kept(v, all, x, t, rows, pitch, n, false);
+    soft_down(v, kept, all, t, x, t, rows, pitch, n, false);
     for (int64_t i = 0; i < n; i++) {
-        soft_kept(v, one, (const char *)x + (size_t)i * size, t, rows, pitch, 1, false);
+        soft_down(v, kept, one, t, (const char *)x + (size_t)i * size, t, rows, pitch, 1, false);
         for (int64_t r = 0; r < rows; r++)
             if (memcmp(all + (size_t)(r * pitch + i) * size, one + (size_t)(r * pitch) * size, size))
                 fail_msg("%s: softmax of column %lld depends on those beside it", v->name, (long long)i);
@@ -403,13 +420,12 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { ROWS = 21, PITCH = 160 };
     static _Alignas(VEC_LINE) unsigned char raw[4 * ROWS * PITCH], out[4 * ROWS * PITCH];
-    static float x[ROWS * PITCH];
-    float most[PITCH], sum[PITCH], mean[PITCH], squares[PITCH];
+    static float x[ROWS * PITCH], odd_x[ROWS * PITCH];
+    float sum[PITCH], mean[PITCH], squares[PITCH];
     (void)plain;
     for (int mix = 0; mix < 32; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
             dtype t = mix & 1 ? DT_F16 : mix & 16 ? DT_BF16 : DT_F32, ty = mix & 2 ? DT_F16 : DT_F32;
-            bool half = t == DT_F16 && ty == DT_F16;
             int64_t n = sizes[s], rows = mix & 4 ? ROWS : 1 + (int64_t)rng_below(&R, ROWS), size = dtype_bits(t) / 8;
             for (int i = 0; i < ROWS * PITCH; i++) x[i] = (float)rng_range(&R, -4, 4) + (mix & 8 ? 300.0f : 0);
             /* a whole band without a value */
@@ -421,35 +437,28 @@ static void looks(const vec_kernels *v, const vec_kernels *plain)
             for (int64_t r = 0; mix & 4 && t != DT_BF16 && r < rows; r++)
                 x[r * PITCH + 2] = (float[]){ 0, 8.5f, 26 }[r / VEC_BAND] + (mix & 8 ? 300.0f : 0);
             v->store(raw, t, x, ROWS * PITCH), v->load(x, t, raw, ROWS * PITCH);
-            if (t != DT_BF16) {
-                for (int kept_ = 0; kept_ <= (t == ty); kept_++) {
-                    memset(out, 0xa5, sizeof out);
-                    soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
-                    if (kept_) soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
-                    else
-                        v->soft_rows(out, ty, PITCH, raw, t, PITCH,
-                                     &(vec_affine){ .mean = most, .scale = sum, .stream = mix & 8 }, rows, n, half);
-                    v->fence();
-                    soft_matches(v, out, ty, x, rows, PITCH, n);
-                }
-                if (t == ty) soft_alone(v, raw, t, rows, PITCH, n);
+            const bool stream = mix & 8, keeps = v->soft_band && t == ty;
+            for (int kept_ = 0; t != DT_BF16 && kept_ <= keeps; kept_++) {
+                v->store(raw, t, x, ROWS * PITCH);
+                memset(out, 0xa5, sizeof out);
+                soft_down(v, kept_, out, ty, raw, t, rows, PITCH, n, stream);
+                soft_matches(v, out, ty, x, rows, PITCH, n);
+                if (t == ty) soft_alone(v, kept_, raw, t, rows, PITCH, n);
+                memcpy(odd_x, x, sizeof x);
                 for (int odd = 0; odd < 3; odd++) { /* nothing to divide by, a NaN, an infinity: none has a value */
-                    for (int r = 0; r < ROWS; r++) x[r * PITCH] = odd ? 1 : -INFINITY;
-                    if (odd) x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
-                    v->store(raw, t, x, ROWS * PITCH);
-                    soft_columns(v, most, sum, t, raw, rows, PITCH * size, n, half);
-                    assert_true(isnan(sum[0]) && (n == 1 || sum[1] > 0));
-                    if (t != ty) continue;
-                    soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8);
+                    for (int r = 0; r < ROWS; r++) odd_x[r * PITCH] = odd ? 1 : -INFINITY;
+                    if (odd) odd_x[(rows - 1) * PITCH] = odd == 1 ? NAN : INFINITY;
+                    v->store(raw, t, odd_x, ROWS * PITCH);
+                    soft_down(v, kept_, out, ty, raw, t, rows, PITCH, n, stream);
                     for (int64_t r = 0; r < rows; r++)
                         assert_true(isnan(dtype_load(ty, out, r * PITCH)) &&
                                     (n == 1 || dtype_load(ty, out, r * PITCH + 1) >= 0));
                 }
                 /* values all the same, however small */
-                for (int r = 0; r < ROWS; r++) x[r * PITCH] = half ? -65504 : -FLT_MAX;
-                v->store(raw, t, x, ROWS * PITCH);
-                if (t == ty)
-                    soft_kept(v, out, raw, t, rows, PITCH, n, mix & 8), soft_matches(v, out, ty, x, rows, PITCH, n);
+                for (int r = 0; r < ROWS; r++) odd_x[r * PITCH] = t == DT_F16 ? -65504 : -FLT_MAX;
+                v->store(raw, t, odd_x, ROWS * PITCH);
+                soft_down(v, kept_, out, ty, raw, t, rows, PITCH, n, stream);
+                soft_matches(v, out, ty, odd_x, rows, PITCH, n);
             }
             for (int r = 0; r < ROWS; r++) x[r * PITCH] = 1;
             v->store(raw, t, x, ROWS * PITCH);
@@ -510,45 +519,44 @@ static void threes(const vec_kernels *v, const vec_kernels *plain)
         }
 }
 
-/* A band written while another is looked at: the bits of the two by themselves. */
+/* A band written while another is looked at: the bits of the two by themselves. Columns are more than are looked at
+ * together, or few; a band is the first or a later one; some are far above those before them. */
 static void turns(const vec_kernels *v, const vec_kernels *plain)
 {
-    enum { N = 128, ALL = N * VEC_BAND, SIZE = 4 };
+    enum { LONG = 2048 + 3 * 64, ALL = LONG * VEC_BAND, SIZE = 4 };
     static _Alignas(VEC_LINE) unsigned char x[SIZE * ALL], done[SIZE * ALL], y[2][SIZE * ALL];
-    static float raw[ALL], stat[2][3][N], top[N], mean[N], scale[N], gain[VEC_BAND], bias[VEC_BAND];
+    static float raw[ALL], stat[2][3][LONG], mean[LONG], scale[LONG], gain[VEC_BAND], bias[VEC_BAND];
     (void)plain;
-    for (int way = 0; way < 16; way++) {
+    for (int way = 0; way < 64; way++) {
         const dtype t = way & 1 ? DT_F16 : DT_F32;
         const vec_look how = way & 2 ? LOOK_EXPS : way & 4 ? LOOK_MOMENTS : LOOK_SQUARES;
-        const int64_t ld = N * dtype_bits(t) / 8;
-        for (int i = 0; i < ALL; i++) raw[i] = (float)rng_range(&R, -4, 4);
-        v->store(x, t, raw, ALL);
-        for (int i = 0; i < ALL; i++) raw[i] = (float)rng_range(&R, -4, 4);
-        v->store(done, t, raw, ALL);
-        for (int i = 0; i < N; i++)
-            stat[0][0][i] = top[i] = 1, mean[i] = how == LOOK_EXPS ? 4 : (float)rng_range(&R, -1, 1),
+        const int64_t n = way & 16 ? LONG : 128, ld = n * dtype_bits(t) / 8, all = n * VEC_BAND,
+                      before = way & 32 ? 0 : 3 * VEC_BAND;
+        for (int64_t i = 0; i < all; i++) raw[i] = (float)rng_range(&R, -4, 4) + (i % n == n / 2 ? 60 : 0);
+        v->store(x, t, raw, all);
+        for (int64_t i = 0; i < all; i++) raw[i] = (float)rng_range(&R, -4, 4);
+        v->store(done, t, raw, all);
+        for (int64_t i = 0; i < n; i++)
+            stat[0][0][i] = 1, mean[i] = how == LOOK_EXPS ? 4 : (float)rng_range(&R, -1, 1),
             stat[0][1][i] = mean[i], stat[0][2][i] = scale[i] = (float)rng_range(&R, 0.5, 2);
         memcpy(stat[1], stat[0], sizeof stat[0]);
         for (int r = 0; r < VEC_BAND; r++) gain[r] = (float)rng_range(&R, -2, 2), bias[r] = (float)rng_range(&R, -2, 2);
         vec_affine by = { .mean = how == LOOK_SQUARES ? NULL : mean, .scale = scale, .stream = true };
         if (how != LOOK_EXPS && way & 8) by.gain = gain, by.bias = how == LOOK_MOMENTS ? bias : NULL;
-        const vec_turns p = { .x = x, .most = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .before = 3 * VEC_BAND,
+        const vec_turns p = { .x = x, .base = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .before = before,
                               .done = done, .y = y[0], .by = by, .ld = ld };
-        assert_true(v->turns(&p, t, how, N));
+        v->turns(&p, t, how, n);
         if (how == LOOK_EXPS) {
-            v->soft_look(stat[1][0], stat[1][2], t, x, VEC_BAND, ld, N, t == DT_F16);
-            v->soft_rows(y[1], t, N, done, t, N, &by, VEC_BAND, N, t == DT_F16);
+            v->soft_look(stat[1][0], stat[1][2], t, x, VEC_BAND, ld, n, t == DT_F16);
+            v->soft_rows(y[1], t, n, done, t, n, &by, VEC_BAND, n, t == DT_F16);
         } else {
-            if (how == LOOK_MOMENTS) v->moments(stat[1][1], stat[1][2], t, x, 3 * VEC_BAND, VEC_BAND, ld, N);
-            else v->down(stat[1][2], t, x, STAT_SQUARES, VEC_BAND, ld, N);
-            v->affine_rows(y[1], t, N, done, t, N, &by, VEC_BAND, N);
+            if (how == LOOK_MOMENTS) v->moments(stat[1][1], stat[1][2], t, x, before, VEC_BAND, ld, n);
+            else v->down(stat[1][2], t, x, STAT_SQUARES, VEC_BAND, ld, n);
+            v->affine_rows(y[1], t, n, done, t, n, &by, VEC_BAND, n);
         }
         v->fence();
         assert_memory_equal(stat[0], stat[1], sizeof stat[0]);
         assert_memory_equal(y[0], y[1], (size_t)(ld * VEC_BAND));
-        by.stream = false;
-        const vec_turns not_past = { .by = by };
-        assert_false(v->turns(&not_past, t, how, N) || v->turns(&p, t, how, N - 1) || v->turns(&p, DT_BF16, how, N));
     }
 }
 
