@@ -14,7 +14,7 @@
 
 #include "engine/exec_columns.h"
 
-enum { COLUMN_STEP = 64, SUMS = 3, ALIGNED = VEC_LINE / sizeof(float) };
+enum { COLUMN_STEP = 64, SUMS = 3, PARTS = 2, ALIGNED = VEC_LINE / sizeof(float) };
 
 typedef struct {
     const unsigned char *x;
@@ -30,7 +30,7 @@ typedef struct {
     const run_ctx *c;
     const columns *k;
     float *gain, *bias; /* NULL: none */
-    float *sums, *exps;
+    float *sums, *part[2], *exps;
     _Atomic int64_t *next; /* block, of all threads */
 } room;
 
@@ -178,6 +178,7 @@ static void turn(const room *m, const block *now, int64_t r, const block *done, 
     if (both && done->stream && now->lines == done->lines && now->lines % (2 * v->width) == 0) {
         const vec_turns p = { .x = now->x + r * ld,
                               .base = now->base, .mean = now->mean, .sum = now->sum,
+                              .part = { m->part[0], m->part[1] },
                               .before = r,
                               .done = done->x + back * ld,
                               .y = done->y + back * ld,
@@ -204,6 +205,7 @@ static void in_turns(const room *m, int64_t task)
     for (int i = 0; done || at < end; i++) {
         now = at < end ? &two[i % 2] : NULL;
         if (now) open_block(m, at, i % 2, now);
+        else done->stream = false; /* lines that are fetched to be written fill the time in which nothing is read */
         for (int64_t r = 0; r < k->n; r += VEC_BAND) {
             if (k->exps_kept) exps_band(m, now, done, r);
             else turn(m, now, r, done, last - r);
@@ -222,7 +224,8 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     float *mem = (float *)(void *)((char *)m.c->work + (size_t)thread * k->each);
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
     m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
-    m.exps = m.sums + ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED);
+    m.part[0] = m.sums + 2 * SUMS * k->block, m.part[1] = m.part[0] + k->block;
+    m.exps = m.sums + ROUND_UP((2 * SUMS + PARTS) * k->block, (int64_t)ALIGNED);
     in_turns(&m, task);
     if (k->stream) k->env->v->fence();
 }
@@ -247,7 +250,7 @@ void columns_plan(columns *k)
     k->group = MAX(blocks(k) / many, 1);
     k->tasks = k->stream ? MIN(blocks(k), e->threads) : (blocks(k) + k->group - 1) / k->group;
     const int64_t floats = ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED) +
-                           ROUND_UP(2 * SUMS * k->block, (int64_t)ALIGNED) +
+                           ROUND_UP((2 * SUMS + PARTS) * k->block, (int64_t)ALIGNED) +
                            (k->exps_kept ? bands(k) * VEC_KEPT(e->v, k->block) : 0);
     k->each = ROUND_UP((size_t)floats * sizeof(float), (size_t)VEC_LINE);
 }

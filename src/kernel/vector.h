@@ -147,6 +147,7 @@ typedef enum { LOOK_SQUARES, LOOK_MOMENTS, LOOK_EXPS } vec_look;
 typedef struct {
     const void *x;            /* looked at: as of down, moments or soft_look */
     float *base, *mean, *sum; /* per column, from band to band: EXPS has base, MOMENTS mean and before */
+    float *part[2];           /* room for what columns have of the band: EXPS and MOMENTS the first, MOMENTS both */
     int64_t before;
     const void *done;         /* becomes y, past the caches: as of affine_rows or soft_rows */
     void *y;

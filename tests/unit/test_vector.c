@@ -519,13 +519,14 @@ static void threes(const vec_kernels *v, const vec_kernels *plain)
         }
 }
 
-/* A band written while another is looked at: the bits of the two by themselves. Columns are more than are looked at
- * together, or few; a band is the first or a later one; some are far above those before them. */
+/* A band written while another is looked at: the bits of the two by themselves. Columns are few or many; a band is the
+ * first or a later one; some are far above those before them. */
 static void turns(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { LONG = 2048 + 3 * 64, ALL = LONG * VEC_BAND, SIZE = 4 };
     static _Alignas(VEC_LINE) unsigned char x[SIZE * ALL], done[SIZE * ALL], y[2][SIZE * ALL];
     static float raw[ALL], stat[2][3][LONG], mean[LONG], scale[LONG], gain[VEC_BAND], bias[VEC_BAND];
+    static float part[2][LONG];
     (void)plain;
     for (int way = 0; way < 64; way++) {
         const dtype t = way & 1 ? DT_F16 : DT_F32;
@@ -543,8 +544,8 @@ static void turns(const vec_kernels *v, const vec_kernels *plain)
         for (int r = 0; r < VEC_BAND; r++) gain[r] = (float)rng_range(&R, -2, 2), bias[r] = (float)rng_range(&R, -2, 2);
         vec_affine by = { .mean = how == LOOK_SQUARES ? NULL : mean, .scale = scale, .stream = true };
         if (how != LOOK_EXPS && way & 8) by.gain = gain, by.bias = how == LOOK_MOMENTS ? bias : NULL;
-        const vec_turns p = { .x = x, .base = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .before = before,
-                              .done = done, .y = y[0], .by = by, .ld = ld };
+        const vec_turns p = { .x = x, .base = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .part = { part[0], part[1] },
+                              .before = before, .done = done, .y = y[0], .by = by, .ld = ld };
         v->turns(&p, t, how, n);
         if (how == LOOK_EXPS) {
             v->soft_look(stat[1][0], stat[1][2], t, x, VEC_BAND, ld, n, t == DT_F16);
