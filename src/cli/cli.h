@@ -55,6 +55,9 @@ int pair_name(const char *pair, const char *option_name, const char *form, char 
  * caller frees *n of them either way */
 int read_arrays(const args *a, const char *option_name, an_array **out, size_t *n);
 
+/* A line for each of n results on stdout; 0 or the exit code after saying why. */
+int put_results(an_array *const *got, size_t n, an_format f);
+
 /* 0, or the exit code after naming a file that would be lost: one that is read and written, or written twice,
  * however it is spelt. files.def has the options. */
 int outputs_apart(const args *a);

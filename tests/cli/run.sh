@@ -51,7 +51,19 @@ t "run, unknown engine" 2 $anneal run "$tmp/relu.mil" --engine soft:m9 --in x="$
 t "run, unknown input" 3 $anneal run "$tmp/relu.mil" --engine cpu --in z="$tmp/x.npy" --out y="$tmp/y.npy"
 has "run, unknown input" err 'z'
 t "run, unknown result" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy" --out q="$tmp/y.npy"
-t "run, no result asked for" 2 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy"
+t "run, no file for a result" 0 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy"
+has "run, no file for a result" out '^y: fp16 \[1, 2, 1, 4\], 0 to 1, mean 0.5: 0 1 0 1 0 1 0 1$'
+t "run, results as objects" 0 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/x.npy" --json
+has "run, results as objects" out '^{"result":"y","type":"fp16","shape":\[1, 2, 1, 4\],"least":0,"mean":0.5,"largest":1,"nan":0,"inf":0,"first":\[0,1,0,1,0,1,0,1\]}$'
+t "run, all results" 0 $anneal run examples/reduce.mil --engine soft:m1 --fill 1
+has "run, all results, one" out '^most: fp16 '
+has "run, all results, the other" out '^sum: fp16 '
+sed 's/relu(x = x)/log(x = x, epsilon = fp16(0))/' "$tmp/relu.mil" >"$tmp/log.mil"
+t "run, results that are no numbers" 0 $anneal run "$tmp/log.mil" --engine cpu --in x="$tmp/x.npy"
+has "run, results that are no numbers" out '^y: fp16 \[1, 2, 1, 4\], 0 to 0, mean 0, 4 NaN: nan 0 nan 0 '
+t "run, no numbers as objects" 0 $anneal run "$tmp/log.mil" --engine cpu --in x="$tmp/x.npy" --json
+has "run, no numbers as objects" out '"nan":4,"inf":0,"first":\[null,0,'
+t "run, files and objects" 2 $anneal run "$tmp/relu.mil" --engine cpu --fill 1 --out y="$tmp/y.npy" --json
 t "run, not an npy file" 3 $anneal run "$tmp/relu.mil" --engine cpu --in x="$tmp/relu.mil" --out y="$tmp/y.npy"
 t "run, refused by the chip" 4 $anneal run examples/oldchip.mil --engine soft:m1 --in x="$tmp/x.npy" --out y="$tmp/y.npy"
 t "run, bad text" 3 $anneal run "$tmp/bad.mil" --engine cpu --in x="$tmp/x.npy" --out y="$tmp/y.npy"
