@@ -14,13 +14,14 @@ static const struct {
 };
 
 /* Told before they are loaded, unless the caller has said otherwise. Neither knows the newer ones of these machines
- * by name, and falls back to vectors of half or a quarter of the width; OpenBLAS's threads go on spinning after a
- * call, which slows whoever is next. */
+ * by name, and falls back to vectors of half or a quarter of the width; threads of either, BLIS's by way of OpenMP, go
+ * on spinning after a call, for tens of milliseconds where a pause is long, which slows whoever is next. */
 static const struct {
     const char *name, *value;
     bool wide; /* for a machine of 512 bits */
 } hints[] = {
     { "OPENBLAS_THREAD_TIMEOUT", "4", false },
+    { "OMP_WAIT_POLICY", "passive", false },
     { "OPENBLAS_CORETYPE", "SkylakeX", true },
     { "BLIS_ARCH_TYPE", "0", true }, /* skx */
 };
