@@ -1,7 +1,6 @@
 /* results.c: what came out of a run, for who keeps no file of it. In: tensors.  Out: a line for each on standard
  * output: how large its numbers are, the first of them, and how many are none. */
 #include <math.h>
-#include <stdlib.h>
 
 #include "base/dtype.h"
 #include "cli/cli.h"
@@ -66,7 +65,12 @@ static void as_text(strbuf *b, const summary *s)
     if (s->n > s->nan + s->inf) sb_printf(b, ", %.5g to %.5g, mean %.5g", s->least, s->largest, s->mean);
     if (s->nan) sb_printf(b, ", %lld NaN", (long long)s->nan);
     if (s->inf) sb_printf(b, ", %lld infinite", (long long)s->inf);
-    for (int64_t i = 0; i < MIN(s->n, FIRST); i++) sb_printf(b, "%s %.5g", i ? "" : ":", dtype_load(s->dt, s->a.data, i));
+    for (int64_t i = 0; i < MIN(s->n, FIRST); i++) {
+        const double x = dtype_load(s->dt, s->a.data, i);
+        sb_puts(b, i ? " " : ": ");
+        if (isnan(x)) sb_puts(b, "NaN"); /* whatever its sign */
+        else sb_printf(b, "%.5g", x);
+    }
     sb_puts(b, s->n > FIRST ? " …\n" : "\n");
 }
 

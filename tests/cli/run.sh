@@ -60,7 +60,7 @@ has "run, all results, one" out '^most: fp16 '
 has "run, all results, the other" out '^sum: fp16 '
 sed 's/relu(x = x)/log(x = x, epsilon = fp16(0))/' "$tmp/relu.mil" >"$tmp/log.mil"
 t "run, results that are no numbers" 0 $anneal run "$tmp/log.mil" --engine cpu --in x="$tmp/x.npy"
-has "run, results that are no numbers" out '^y: fp16 \[1, 2, 1, 4\], 0 to 0, mean 0, 4 NaN: nan 0 nan 0 '
+has "run, results that are no numbers" out '^y: fp16 \[1, 2, 1, 4\], 0 to 0, mean 0, 4 NaN: NaN 0 NaN 0 '
 t "run, no numbers as objects" 0 $anneal run "$tmp/log.mil" --engine cpu --in x="$tmp/x.npy" --json
 has "run, no numbers as objects" out '"nan":4,"inf":0,"first":\[null,0,'
 t "run, files and objects" 2 $anneal run "$tmp/relu.mil" --engine cpu --fill 1 --out y="$tmp/y.npy" --json
