@@ -44,10 +44,11 @@ GEMM_VEC_TABLE(vec_avx2);
 #define REAL __m256
 #define REAL_LD(p) _mm256_loadu_ps((const float *)(const void *)(p))
 #define REAL_ST(p, x) _mm256_storeu_ps((float *)(void *)(p), x)
-#define REAL_BC(x)    _mm256_set1_ps(x)
-#define ACC_BC(x)     _mm256_set1_epi32(x)
-#define ACC_AS_REAL(c, fix, by, scale)                                                                                 \
-    _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(_mm256_sub_epi32(c, fix)), by), scale, _mm256_setzero_ps())
+#define REAL_BC(x) _mm256_set1_ps(x)
+#define REAL_TIMES(x, by) _mm256_fmadd_ps(x, by, _mm256_setzero_ps())
+#define ACC_BC(x) _mm256_set1_epi32(x)
+#define ACC_ADD(a, b) _mm256_add_epi32(a, b)
+#define ACC_AS_REAL(c, by) _mm256_mul_ps(_mm256_cvtepi32_ps(c), by)
 #include "kernel/gemm_tile.inc"
 #else
 typedef int gemm_avx2_other_architecture;
