@@ -59,7 +59,8 @@ ISA_aarch64_fp16      := -march=armv8.2-a+fp16+fp16fml $(KOPT)
 ISA_aarch64_dot       := -march=armv8.2-a+dotprod $(KOPT)
 ISA_aarch64_bf16      := -march=armv8.2-a+fp16+fp16fml+bf16 $(KOPT)
 ISA_aarch64_i8mm      := -march=armv8.2-a+i8mm $(KOPT)
-isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1)))))) $(call jump_flags,$(notdir $(1)))
+# Where each value of a kernel's source is at every step would be half of what it takes to compile: lines are enough.
+isa_flags = $(ISA_$(ARCH)_$(lastword $(subst _, ,$(basename $(notdir $(1)))))) $(call jump_flags,$(notdir $(1))) $(if $(filter src/kernel/%,$(1)),-fno-var-tracking)
 
 # Acts of a tape, heights of a tile: found by comparisons, not by a table of addresses. A processor that is kept from
 # predicting jumps by addresses, against Spectre, takes 36 cycles for each of them and runs no further ahead meanwhile.
