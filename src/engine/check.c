@@ -139,13 +139,16 @@ static int64_t source_elems(const const_source *s) { return dims_product(s->dim,
 static an_status check_source(const program *p, size_t k, int i, diag *d)
 {
     const const_source *s = &p->consts.at[k].src[i];
-    if (!storable(s->dt)) return bad(d, "source %d of constant %zu has no element type", i, k);
-    if (s->rank < 0 || s->rank > ENGINE_MAX_RANK) return bad(d, "source %d of constant %zu has rank %d", i, k, s->rank);
+    if (!storable(s->dt))
+        return bad(d, "source %d of constant %zu has element type %d, which no tensor has", i, k, (int)s->dt);
+    if (s->rank < 0 || s->rank > ENGINE_MAX_RANK)
+        return bad(d, "source %d of constant %zu has rank %d, at most %d is possible", i, k, s->rank, ENGINE_MAX_RANK);
     etensor as = { .dt = s->dt, .rank = s->rank };
     uint64_t bytes;
     for (int a = 0; a < s->rank; a++)
         if ((as.dim[a] = s->dim[a]) < 1)
-            return bad(d, "source %d of constant %zu has extent %" PRId64, i, k, s->dim[a]);
+            return bad(d, "source %d of constant %zu has extent %" PRId64 " on axis %d, wanted at least 1", i, k,
+                       s->dim[a], a);
     if (!et_bytes(&as, &bytes))
         return bad(d, "source %d of constant %zu takes more bytes than 64 bits count, %s", i, k, TOO_MUCH);
     if (bytes > ENGINE_MOST_BYTES)
@@ -228,7 +231,8 @@ static an_status check_const(const program *p, size_t k, diag *d)
     if ((unsigned)c->kind >= CK_COUNT)
         return bad(d, "constant %zu is of kind %d, which does not exist", k, (int)c->kind);
     if (c->n_src < least[c->kind] || c->n_src > most[c->kind])
-        return bad(d, "constant %zu has %d sources", k, c->n_src);
+        return bad(d, "constant %zu (%s) has %d sources, wanted %d .. %d", k, const_kind_name(c->kind), c->n_src,
+                   least[c->kind], most[c->kind]);
     if (c->tensor >= p->tensors.n) return bad(d, "constant %zu is tensor %u of %zu", k, c->tensor, p->tensors.n);
     const etensor *t = &p->tensors.at[c->tensor];
     if (t->where != SPACE_CONST || t->slot != k || t->offset)
@@ -247,7 +251,12 @@ static an_status check_const(const program *p, size_t k, diag *d)
     case CK_SPARSE: ok = mask_fits(&s[1], n); break;
     case CK_BLOCK: ok = same_dims(&s[0], t->dim, t->rank) && blocks_fit(&s[1], c->n_src - 1, t); break;
     case CK_SPARSE_BLOCK: ok = mask_fits(&s[1], n) && blocks_fit(&s[2], c->n_src - 2, t); break;
-    case CK_CAUSAL: ok = source_elems(&s[0]) == n && t->dt == s[0].dt && square_fits(t, n); break;
+    case CK_CAUSAL:
+        ok = source_elems(&s[0]) == n && t->dt == s[0].dt;
+        if (ok && !square_fits(t, n))
+            return bad(d, "constant %zu (causal) is %s, wanted one square matrix", k,
+                       type_show(t->dt, t->dim, t->rank).text);
+        break;
     case CK_FIXED:
         ok =
             source_elems(&s[0]) == n && t->dt == s[0].dt && s[1].dt == s[0].dt && same_dims(&s[1], s[0].dim, s[0].rank);
@@ -256,7 +265,14 @@ static an_status check_const(const program *p, size_t k, diag *d)
         break;
     default: break;
     }
-    return ok ? AN_OK : bad(d, "the shapes of the sources of constant %zu do not give its tensor", k);
+    if (ok) return AN_OK;
+    char seen[240] = "";
+    size_t at = 0;
+    for (int i = 0; i < c->n_src && at < sizeof seen; i++)
+        at += (size_t)snprintf(seen + at, sizeof seen - at, "%s%s", i ? ", " : "",
+                               type_show(s[i].dt, s[i].dim, s[i].rank).text);
+    return bad(d, "the sources of constant %zu (%s), %s, do not give its tensor, %s", k, const_kind_name(c->kind), seen,
+               type_show(t->dt, t->dim, t->rank).text);
 }
 
 /* ---- the encoding of instructions ---- */

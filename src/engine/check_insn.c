@@ -42,6 +42,15 @@ static bool same_shape(const etensor *a, const etensor *b)
     return a->rank == b->rank && !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank);
 }
 
+static type_text show(const etensor *t) { return type_show(t->dt, t->dim, t->rank); }
+
+static an_status one_shape(const ck *c, const char *a, const char *b)
+{
+    const etensor *x = tensor(c, a), *y = tensor(c, b);
+    NEED(same_shape(x, y), "%s is %s and %s is %s: wanted one shape", a, show(x).text, b, show(y).text);
+    return AN_OK;
+}
+
 /* Sizes and steps that are multiplied with one another. */
 enum { SMALL = 1 << 30 };
 static bool small(int64_t v, int64_t least) { return v >= least && v <= SMALL; }
@@ -118,7 +127,8 @@ static an_status check_list(const ck *c, const char *name, const etensor *y)
     const int64_t *t = insn_ts(c->in, name, &n);
     for (int64_t i = 0; i < n; i++)
         NEED(et_broadcasts(&c->p->tensors.at[t[i]], y->dim, y->rank),
-             "tensor %" PRId64 " does not broadcast to the result", t[i]);
+             "tensor %" PRId64 " is %s and does not broadcast to the result, %s", t[i],
+             show(&c->p->tensors.at[t[i]]).text, show(y).text);
     return AN_OK;
 }
 
@@ -149,7 +159,7 @@ static an_status check_ews(const ck *c)
         const etensor *t = tensor(c, names[k]);
         if (!t) continue;
         NEED(++given == k, "%s is there without the one before it", names[k]);
-        NEED(same_shape(t, tensor(c, "y")), "the shapes of y and %s differ", names[k]);
+        TRY(one_shape(c, "y", names[k]));
     }
     NEED(more == given, "results names %" PRId64 " steps for %" PRId64 " tensors", more, given);
     for (int64_t k = 0; k < more; k++) {
@@ -167,9 +177,15 @@ static an_status check_ews(const ck *c)
 static an_status check_window(const ck *c, int axis, int64_t wide, int64_t narrow, int64_t k, int64_t stride,
                               int64_t before, int64_t after, int64_t dil, bool ceil)
 {
-    NEED(small(wide, 1) && small(narrow, 1) && small(k, 1) && small(stride, 1) && small(before, 0) && small(after, 0) &&
-             small(dil, 1),
-         "spatial axis %d has an extent, kernel, stride, padding or dilation out of range", axis);
+    const struct {
+        const char *what;
+        int64_t value, least;
+    } all[] = { { "the extent", wide, 1 },   { "the extent", narrow, 1 },  { "the kernel", k, 1 },
+                { "the stride", stride, 1 }, { "the padding", before, 0 }, { "the padding", after, 0 },
+                { "the dilation", dil, 1 } };
+    for (size_t i = 0; i < COUNT(all); i++)
+        NEED(small(all[i].value, all[i].least), "%s of spatial axis %d is %" PRId64 ", wanted %" PRId64 " .. %d",
+             all[i].what, axis, all[i].value, all[i].least, SMALL);
     int64_t reach = (k - 1) * dil + 1, slack = wide + before + after - reach;
     int64_t places = slack < 0 ? 0 : slack / stride + 1;
     NEED(narrow == places || (ceil && narrow == places + 1),
@@ -222,7 +238,8 @@ static an_status check_pool(const ck *c)
     const int64_t *k = insn_is(c->in, "kernel", &n);
     NEED(x->rank >= 3 && x->rank <= 5 && y->rank == x->rank && n == x->rank - 2,
          "ranks are %d and %d, the kernel has %" PRId64 " axes", y->rank, x->rank, n);
-    NEED(y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1], "batch or channels differ");
+    NEED(y->dim[0] == x->dim[0] && y->dim[1] == x->dim[1], "x is %s and y is %s: wanted one batch and as many channels",
+         show(x).text, show(y).text);
     TRY(choice(c, "kind", POOL_COUNT));
     TRY(choice(c, "exclude_pad", 2));
     TRY(check_spatial(c, x, y, k, false, true));
@@ -248,7 +265,8 @@ static an_status check_matmul(const ck *c)
     etensor bx = *x, bz = *z;
     bx.rank -= 2, bz.rank -= 2;
     NEED(et_broadcasts(&bx, y->dim, y->rank - 2) && et_broadcasts(&bz, y->dim, y->rank - 2),
-         "the leading axes do not broadcast to the result's");
+         "the leading axes of x, %s, or z, %s, do not broadcast to those of the result, %s", show(x).text, show(z).text,
+         show(y).text);
     return check_epilogue(c, y);
 }
 
@@ -312,7 +330,9 @@ static an_status check_attend(const ck *c)
         int64_t scores[ENGINE_MAX_RANK];
         memcpy(scores, y->dim, sizeof scores);
         scores[y->rank - 1] = k->dim[k->rank - 2];
-        NEED(et_broadcasts(mask, scores, y->rank), "the mask does not broadcast to the scores");
+        NEED(et_broadcasts(mask, scores, y->rank),
+             "the mask is %s and does not broadcast to the scores: y is %s, there are %" PRId64 " keys",
+             show(mask).text, show(y).text, scores[y->rank - 1]);
     }
     return choice(c, "causal", 2);
 }
@@ -327,7 +347,7 @@ static an_status check_attend_at(const ck *c)
     NEED(et_elems(pos) == rows && dtype_is_int(pos->dt),
          "pos has %" PRId64 " elements of %s, wanted one integer for each of %" PRId64 " rows", et_elems(pos),
          dtype_name(pos->dt), rows);
-    NEED(small(window, 0), "window is %" PRId64 ", wanted 0 or more", window);
+    NEED(small(window, 0), "window is %" PRId64 ", wanted 0 .. %d", window, SMALL);
     return AN_OK;
 }
 
@@ -404,7 +424,8 @@ static an_status check_sums(const ck *c)
 {
     static const char *const all[] = { "cols", "row_by", "rows", "col_by", "a", "b" };
     const etensor *a = tensor(c, "a"), *b = tensor(c, "b");
-    NEED(a->rank == 2 && same_shape(a, b), "a and b must be one [rows, columns]");
+    NEED(a->rank == 2 && same_shape(a, b), "a is %s and b is %s: wanted one [rows, columns]", show(a).text,
+         show(b).text);
     NEED(insn_t(c->in, "cols") >= 0 || insn_t(c->in, "rows") >= 0, "neither cols nor rows is wanted");
     for (int k = 0; k < (int)COUNT(all); k++) {
         if (insn_t(c->in, all[k]) < 0) continue;
@@ -432,8 +453,7 @@ static an_status same_with_axis(const ck *c)
     const etensor *x = tensor(c, "x");
     int64_t axis;
     TRY(axis_of(c, x, &axis));
-    NEED(same_shape(tensor(c, "y"), x), "the shapes of x and y differ");
-    return AN_OK;
+    return one_shape(c, "x", "y");
 }
 
 static an_status check_softmax(const ck *c) { return same_with_axis(c); }
@@ -451,18 +471,20 @@ static an_status check_norm(const ck *c)
     bool on[ENGINE_MAX_RANK];
     TRY(axes_of(c, x, on));
     TRY(choice(c, "kind", NORM_COUNT));
-    NEED(same_shape(y, x), "the shapes of x and y differ");
-    NEED((!gain || et_broadcasts(gain, y->dim, y->rank)) && (!bias || et_broadcasts(bias, y->dim, y->rank)),
-         "gain or bias does not broadcast to y");
+    TRY(one_shape(c, "x", "y"));
+    NEED(!gain || et_broadcasts(gain, y->dim, y->rank), "gain is %s and does not broadcast to y, %s", show(gain).text,
+         show(y).text);
+    NEED(!bias || et_broadcasts(bias, y->dim, y->rank), "bias is %s and does not broadcast to y, %s", show(bias).text,
+         show(y).text);
     return AN_OK;
 }
 
 static an_status check_lrn(const ck *c)
 {
     const etensor *x = tensor(c, "x");
-    NEED(x->rank >= 2 && same_shape(tensor(c, "y"), x), "wanted x and y of one shape, of rank 2 or more");
-    NEED(small(insn_i(c->in, "size"), 1), "size is %" PRId64 ", wanted at least 1", insn_i(c->in, "size"));
-    return AN_OK;
+    NEED(x->rank >= 2, "x has rank %d, wanted 2 or more", x->rank);
+    NEED(small(insn_i(c->in, "size"), 1), "size is %" PRId64 ", wanted 1 .. %d", insn_i(c->in, "size"), SMALL);
+    return one_shape(c, "x", "y");
 }
 
 static an_status check_sort(const ck *c)
@@ -474,8 +496,8 @@ static an_status check_sort(const ck *c)
     NEED(count >= 1 && count <= x->dim[axis], "count is %" PRId64 " of %" PRId64, count, x->dim[axis]);
     etensor want = *x;
     want.dim[axis] = count;
-    NEED((!values || same_shape(values, &want)) && (!indices || same_shape(indices, &want)),
-         "a result does not have x's shape with %" PRId64 " on the axis", count);
+    NEED(!values || same_shape(values, &want), "values is %s, wanted %s", show(values).text, show(&want).text);
+    NEED(!indices || same_shape(indices, &want), "indices is %s, wanted %s", show(indices).text, show(&want).text);
     return AN_OK;
 }
 
@@ -512,8 +534,12 @@ static an_status check_move(const ck *c)
     TRY(choice(c, "width_offset", 2));
     for (int64_t i = 0; i < n; i++)
         NEED(size[i] >= 1, "size is %" PRId64 " on axis %" PRId64 ", wanted at least 1", size[i], i);
-    NEED(span(size, ys, n, insn_i(c->in, "y_start"), &lo, &hi) && lo >= 0 && hi < et_elems(y), "it writes outside y");
-    NEED(span(size, xs, n, insn_i(c->in, "x_start"), &lo, &hi) && lo >= 0 && hi < et_elems(x), "it reads outside x");
+    NEED(span(size, ys, n, insn_i(c->in, "y_start"), &lo, &hi), "it writes outside y, further than 61 bits count");
+    NEED(lo >= 0 && hi < et_elems(y), "it writes elements %" PRId64 " .. %" PRId64 " of y, which has %" PRId64, lo, hi,
+         et_elems(y));
+    NEED(span(size, xs, n, insn_i(c->in, "x_start"), &lo, &hi), "it reads outside x, further than 61 bits count");
+    NEED(lo >= 0 && hi < et_elems(x), "it reads elements %" PRId64 " .. %" PRId64 " of x, which has %" PRId64, lo, hi,
+         et_elems(x));
     NEED(walks_at_most(size, n, et_elems(y)), "its sizes make more places than the %" PRId64 " elements of y",
          et_elems(y));
     return AN_OK;
@@ -536,7 +562,7 @@ static an_status check_pick(const ck *c)
     const int64_t *index = insn_is(c->in, "index", &n);
     etensor want = *x;
     want.dim[axis] = n;
-    NEED(same_shape(y, &want) && y->dt == x->dt, "y is not x with %" PRId64 " places on axis %" PRId64, n, axis);
+    NEED(same_shape(y, &want) && y->dt == x->dt, "y is %s, wanted %s", show(y).text, show(&want).text);
     for (int64_t i = 0; i < n; i++)
         NEED(index[i] >= 0 && index[i] < x->dim[axis], "index %" PRId64 " is outside an extent of %" PRId64, index[i],
              x->dim[axis]);
@@ -588,17 +614,19 @@ static an_status check_rope(const ck *c)
 {
     static const char *const tables[] = { "cos", "sin" };
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
-    NEED(same_shape(x, y) && x->rank == 3 && x->dim[1] % 2 == 0,
-         "x and y must be one [stacks, channels, columns] with an even number of channels");
+    TRY(one_shape(c, "x", "y"));
+    NEED(x->rank == 3 && x->dim[1] % 2 == 0,
+         "x is %s, wanted [stacks, channels, columns] with an even number of channels", show(x).text);
     NEED(dtype_is_float(x->dt) && dtype_bits(x->dt) >= 8 && dtype_is_float(y->dt) && dtype_bits(y->dt) >= 8,
          "x is %s and y is %s, wanted floats", dtype_name(x->dt), dtype_name(y->dt));
     for (int k = 0; k < 2; k++) {
         const etensor *t = tensor(c, tables[k]);
         NEED(dtype_is_float(t->dt) && dtype_bits(t->dt) >= 8, "%s is %s, wanted a float", tables[k], dtype_name(t->dt));
         NEED(t->rank == 2 && t->dim[0] == x->dim[1] && t->dim[1] > 0 && x->dim[2] % t->dim[1] == 0,
-             "%s must be [%" PRId64 ", a divisor of %" PRId64 "]: channels, columns", tables[k], x->dim[1], x->dim[2]);
+             "%s is %s, wanted [%" PRId64 ", a divisor of %" PRId64 "]: channels, columns", tables[k], show(t).text,
+             x->dim[1], x->dim[2]);
     }
-    NEED(same_shape(tensor(c, "cos"), tensor(c, "sin")), "cos and sin must have one shape");
+    TRY(one_shape(c, "cos", "sin"));
     TRY(choice(c, "half", 2));
     return choice(c, "back", 2);
 }
@@ -611,7 +639,8 @@ static an_status check_gather_along(const ck *c)
     etensor want = *x;
     want.dim[axis] = ix->rank > axis ? ix->dim[axis] : 0;
     NEED(same_shape(ix, &want) && same_shape(y, &want) && y->dt == x->dt,
-         "indices and y must have x's shape but for axis %" PRId64, axis);
+         "x is %s, indices %s and y %s: wanted one shape but for axis %" PRId64, show(x).text, show(ix).text,
+         show(y).text, axis);
     return AN_OK;
 }
 
@@ -631,19 +660,21 @@ static an_status check_gather_nd(const ck *c)
 
 static an_status check_cast(const ck *c)
 {
-    NEED(et_elems(tensor(c, "y")) == et_elems(tensor(c, "x")), "x and y have different numbers of elements");
+    const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
+    NEED(et_elems(y) == et_elems(x), "x is %s and y is %s: wanted as many elements", show(x).text, show(y).text);
     return AN_OK;
 }
 
 static an_status check_quant(const ck *c)
 {
-    const etensor *y = tensor(c, "y"), *x = tensor(c, "x"), *par[] = { tensor(c, "scale"), tensor(c, "zero") };
+    const etensor *x = tensor(c, "x"), *par[] = { tensor(c, "scale"), tensor(c, "zero") };
     int64_t axis = insn_i(c->in, "axis");
-    NEED(same_shape(y, x), "the shapes of x and y differ");
+    TRY(one_shape(c, "x", "y"));
     NEED(axis >= -1 && axis < x->rank, "axis %" PRId64 " is outside rank %d", axis, x->rank);
     for (int i = 0; i < 2; i++) {
         int64_t n = par[i] ? et_elems(par[i]) : 1;
-        NEED(n == 1 || (axis >= 0 && n == x->dim[axis]), "%s has %" PRId64 " elements", i ? "zero" : "scale", n);
+        NEED(n == 1 || (axis >= 0 && n == x->dim[axis]),
+             "%s has %" PRId64 " elements, wanted one, or one for each place on the axis", i ? "zero" : "scale", n);
     }
     return AN_OK;
 }
@@ -659,7 +690,8 @@ static an_status check_resize(const ck *c)
     for (int i = 0; i < x->rank - 2; i++)
         NEED(x->dim[i] == y->dim[i], "axis %d is %" PRId64 " and %" PRId64, i, x->dim[i], y->dim[i]);
     for (int i = x->rank - 2; i < x->rank; i++)
-        NEED(small(x->dim[i], 1) && small(y->dim[i], 1), "axis %d is too long", i);
+        NEED(small(x->dim[i], 1) && small(y->dim[i], 1), "axis %d is %" PRId64 " and %" PRId64 ", wanted at most %d", i,
+             x->dim[i], y->dim[i], SMALL);
     TRY(choice(c, "linear", 2));
     return choice(c, "grid", GRID_COUNT);
 }
@@ -672,7 +704,8 @@ static an_status check_crop_resize(const ck *c)
     int64_t coords = b->rank == 2 ? b->dim[1] : b->dim[2];
     NEED((coords == 4 || coords == 5) && et_elems(b) == b->dim[0] * coords,
          "a box has %" PRId64 " numbers, wanted 4 or 5", coords);
-    NEED(y->dim[0] == b->dim[0] && y->dim[y->rank - 3] == x->dim[1], "the result is not boxes by channels");
+    NEED(y->dim[0] == b->dim[0] && y->dim[y->rank - 3] == x->dim[1],
+         "y is %s, wanted %" PRId64 " boxes of %" PRId64 " channels", show(y).text, b->dim[0], x->dim[1]);
     NEED(coords == 4 || y->rank == 4 || y->dim[1] == 1, "boxes name one image each, the result has several per box");
     NEED(!of || et_elems(of) == b->dim[0], "box_of has %" PRId64 " entries for %" PRId64 " boxes",
          of ? et_elems(of) : 0, b->dim[0]);
@@ -686,7 +719,7 @@ static an_status check_sampler(const ck *c)
 {
     const etensor *y = tensor(c, "y"), *x = tensor(c, "x");
     NEED(x->rank == 4 && y->rank == 4 && x->dim[0] == y->dim[0] && x->dim[1] == y->dim[1],
-         "x and y must be images of one batch and channel count");
+         "x is %s and y is %s: wanted images of one batch and channel count", show(x).text, show(y).text);
     TRY(choice(c, "linear", 2));
     TRY(choice(c, "pad", 4));
     TRY(choice(c, "coords_mode", 3));

@@ -55,6 +55,13 @@ typedef struct {
 } axis_view; /* x seen as outer x n x inner around an axis */
 axis_view et_axis(const etensor *t, int64_t axis);
 
+/* ---- print.c: what messages and listings call things ---- */
+typedef struct {
+    char text[200]; /* "fp16[2,3]": a name, and ENGINE_MAX_RANK extents of any size */
+} type_text;
+type_text type_show(dtype dt, const int64_t *dim, int rank);
+const char *const_kind_name(const_kind k);
+
 /* ---- a chain: steps of CHAIN_STEP integers ---- */
 typedef struct {
     const int64_t *step; /* n_steps x CHAIN_STEP */

@@ -5,12 +5,21 @@
 #include "engine/engine_int.h"
 #include "engine/program_int.h"
 
-static void put_shape(strbuf *b, dtype dt, const int64_t *d, int rank)
+type_text type_show(dtype dt, const int64_t *d, int rank)
 {
-    sb_printf(b, "%s[", dtype_name(dt));
-    for (int i = 0; i < rank; i++) sb_printf(b, "%s%" PRId64, i ? "," : "", d[i]);
-    sb_putc(b, ']');
+    type_text s;
+    size_t n = (size_t)snprintf(s.text, sizeof s.text, "%s[", dtype_name(dt));
+    for (int i = 0; i < rank; i++)
+        n += (size_t)snprintf(s.text + n, sizeof s.text - n, "%s%" PRId64, i ? "," : "", d[i]);
+    snprintf(s.text + n, sizeof s.text - n, "]");
+    return s;
 }
+
+static void put_shape(strbuf *b, dtype dt, const int64_t *d, int rank) { sb_puts(b, type_show(dt, d, rank).text); }
+
+static const char *const const_kinds[CK_COUNT] = { "dense", "affine",       "lut",    "sparse",
+                                                   "block", "sparse_block", "causal", "fixed" };
+const char *const_kind_name(const_kind k) { return const_kinds[k]; }
 
 /* Names in a file may hold anything: what is not printable is escaped. */
 static void put_name(strbuf *b, const char *s) { sb_json(b, s, strlen(s)); }
@@ -38,11 +47,8 @@ static void put_numbers(strbuf *b, const const_source *s, const unsigned char *a
 
 static void put_const(strbuf *b, const program *p, size_t k)
 {
-    static const char *const kinds[] = {
-        "dense", "affine", "lut", "sparse", "block", "sparse_block", "causal", "fixed"
-    };
     const const_entry *c = &p->consts.at[k];
-    sb_printf(b, "  c%zu t%u %s", k, c->tensor, kinds[c->kind]);
+    sb_printf(b, "  c%zu t%u %s", k, c->tensor, const_kind_name(c->kind));
     if (c->kind == CK_AFFINE || c->kind == CK_LUT) sb_printf(b, " axis %" PRId64, c->axis);
     for (int i = 0; i < c->n_src; i++) {
         const const_source *s = &c->src[i];

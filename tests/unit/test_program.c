@@ -287,15 +287,20 @@ static void spoil(prog *g, int what)
 static void each_wrong_thing(void **s)
 {
     (void)s;
-    static const char *const word[] = { "input \"a\" takes more bytes than 64 bits count, more than the 1 TiB", "extent 0", "scratch",  "not a multiple|scratch", "not a multiple", "scratch memory", "element type", "rank 9",
-                                        "order", "bytes", "tensor 99", "inline data", "sources", "sources", "bytes", "writes tensor",
-                                        "tensor 77", "ends inside", "ends inside", "ends inside|more values", "stride", "padding", "groups", "function",
-                                        "reads value", "element type", "parameters", "ends inside", "ends inside", "ends inside", "number", "window_bits",
-                                        "port_ceiling", "no name", "kind", "constant",
-                                        "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
-                                        "output \"a\" takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
-                                        "scratch memory, ports and constants take 10995116", "do not give its tensor",
-                                        "do not give its tensor", "is in a weight file" };
+    static const char *const word[] = {
+        "input \"a\" takes more bytes than 64 bits count, more than the 1 TiB", "extent 0", "scratch",
+        "not a multiple|scratch", "not a multiple", "scratch memory", "element type", "rank 9", "order", "bytes",
+        "tensor 99", "inline data", "(affine), int8[2,2,1,1], fp16[3], int8[], do not give its tensor, fp16[2,2,1,1]",
+        "(affine) has 1 sources, wanted 2 .. 3", "bytes", "writes tensor", "tensor 77", "ends inside", "ends inside",
+        "ends inside|more values", "the stride of spatial axis 0 is 0, wanted 1 .. 1073741824",
+        "the padding of spatial axis 0 is 9223372036854775807, wanted 0 .. 1073741824", "groups", "function",
+        "reads value", "element type", "parameters", "ends inside", "ends inside", "ends inside", "number",
+        "window_bits", "port_ceiling", "no name", "kind", "constant",
+        "scratch memory takes 140000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
+        "output \"a\" takes 16000000000000 bytes, more than the 1 TiB (1099511627776 bytes)",
+        "scratch memory, ports and constants take 10995116", "(causal) is fp16[2,1,1], wanted one square matrix",
+        "fp16[2,1,1], fp16[2], do not give its tensor, fp16[2,1,1]", "is in a weight file"
+    };
     for (int k = 0; k < (int)COUNT(word); k++) {
         prog g;
         build(&g);
@@ -303,7 +308,7 @@ static void each_wrong_thing(void **s)
         assert_ok(program_check(g.p, &d), d);
         spoil(&g, k);
         an_status st = program_check(g.p, &d);
-        char first[64];
+        char first[120];
         snprintf(first, sizeof first, "%.*s", (int)strcspn(word[k], "|"), word[k]);
         const char *second = strchr(word[k], '|');
         if (st != AN_INPUT || (!strstr(d.msg, first) && !(second && strstr(d.msg, second + 1))))
@@ -312,6 +317,54 @@ static void each_wrong_thing(void **s)
         diag d2 = { 0 };
         assert_int_equal(program_encode(g.p, &b, &d2), AN_INPUT); /* nor can it be written */
         sb_free(&b);
+        prog_close(&g);
+    }
+}
+
+/* What does not fit is shown as it is, beside what would. */
+static void messages_show_both(void **s)
+{
+    (void)s;
+    enum { A, B, C, Y }; /* tensors: three inputs and the result */
+    static const struct {
+        insn_id op;
+        int64_t t[5], i[9];
+        uint32_t n_t, n_i, n_f;
+        int rank[4];
+        int64_t dim[4][3];
+        const char *said;
+    } rows[] = {
+        { IN_EW, { Y, 1, A }, { 0 }, 3, 1, 1, { 1, 0, 0, 2 }, { { 3 }, { 0 }, { 0 }, { 2, 2 } },
+          "tensor 0 is fp16[3] and does not broadcast to the result, fp16[2,2]" },
+        { IN_SOFTMAX, { Y, A }, { 0 }, 2, 1, 0, { 2, 0, 0, 2 }, { { 2, 3 }, { 0 }, { 0 }, { 3, 2 } },
+          "x is fp16[2,3] and y is fp16[3,2]: wanted one shape" },
+        { IN_LRN, { Y, A }, { (int64_t)1 << 31 }, 2, 1, 3, { 2, 0, 0, 2 }, { { 2, 3 }, { 0 }, { 0 }, { 2, 3 } },
+          "size is 2147483648, wanted 1 .. 1073741824" },
+        { IN_NORM, { Y, A, B, -1 }, { 1, 1, NORM_LAYER }, 4, 3, 1, { 2, 1, 0, 2 }, { { 2, 3 }, { 2 }, { 0 }, { 2, 3 } },
+          "gain is fp16[2] and does not broadcast to y, fp16[2,3]" },
+        { IN_SORT, { Y, -1, A }, { 1, 0, 2 }, 3, 3, 0, { 2, 0, 0, 2 }, { { 2, 3 }, { 0 }, { 0 }, { 2, 3 } },
+          "values is fp16[2,3], wanted fp16[2,2]" },
+        { IN_PICK, { Y, A }, { 1, 2, 0, 1 }, 2, 4, 0, { 2, 0, 0, 2 }, { { 2, 3 }, { 0 }, { 0 }, { 2, 3 } },
+          "y is fp16[2,3], wanted fp16[2,2]" },
+        { IN_CAST, { Y, A }, { 0 }, 2, 0, 0, { 2, 0, 0, 1 }, { { 2, 3 }, { 0 }, { 0 }, { 5 } },
+          "x is fp16[2,3] and y is fp16[5]: wanted as many elements" },
+        { IN_MOVE, { Y, A }, { 1, 5, 0, 1, 1, 0, 1, 1 }, 2, 9, 0, { 1, 0, 0, 1 }, { { 5 }, { 0 }, { 0 }, { 4 } },
+          "it writes elements 0 .. 4 of y, which has 4" },
+        { IN_MATMUL, { Y, A, B, 0 }, { 0 }, 4, 3, 1, { 3, 3, 0, 3 },
+          { { 2, 2, 2 }, { 3, 2, 2 }, { 0 }, { 2, 2, 2 } },
+          "the leading axes of x, fp16[2,2,2], or z, fp16[3,2,2], do not broadcast to those of the result, fp16" },
+        { IN_ATTEND, { Y, A, A, A, B }, { 0 }, 5, 1, 1, { 2, 1, 0, 2 }, { { 2, 3 }, { 3 }, { 0 }, { 2, 3 } },
+          "the mask is fp16[3] and does not broadcast to the scores: y is fp16[2,3], there are 2 keys" },
+    };
+    for (size_t k = 0; k < COUNT(rows); k++) {
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        for (int j = A; j <= C; j++) prog_in(&g, DT_F16, rows[k].dim[j], rows[k].rank[j], NULL);
+        prog_out(&g, DT_F16, rows[k].dim[Y], rows[k].rank[Y]);
+        prog_insn(&g, rows[k].op, rows[k].t, rows[k].n_t, rows[k].i, rows[k].n_i, (const double[3]){ 0 }, rows[k].n_f);
+        diag d = { 0 };
+        if (program_check(g.p, &d) != AN_INPUT || !strstr(d.msg, rows[k].said))
+            fail_msg("row %zu: \"%s\", wanted \"%s\"", k, d.msg, rows[k].said);
         prog_close(&g);
     }
 }
@@ -535,10 +588,10 @@ static void table_prints(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),       cmocka_unit_test(damage_is_seen),      cmocka_unit_test(malice_is_harmless),
-        cmocka_unit_test(each_wrong_thing), cmocka_unit_test(moves_stay_inside),   cmocka_unit_test(moves_end),
-        cmocka_unit_test(windows_end),      cmocka_unit_test(squares_stand_apart), cmocka_unit_test(not_a_program),
-        cmocka_unit_test(table_prints),     cmocka_unit_test(results_stand_apart),
+        cmocka_unit_test(round_trip),       cmocka_unit_test(damage_is_seen),     cmocka_unit_test(malice_is_harmless),
+        cmocka_unit_test(each_wrong_thing), cmocka_unit_test(messages_show_both), cmocka_unit_test(moves_stay_inside),
+        cmocka_unit_test(moves_end),        cmocka_unit_test(windows_end),        cmocka_unit_test(squares_stand_apart),
+        cmocka_unit_test(not_a_program),    cmocka_unit_test(table_prints),       cmocka_unit_test(results_stand_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
