@@ -189,9 +189,9 @@ typedef struct {
  * the program was compiled around (an attribute the text keeps in a weight file) is no weight: other content of it
  * is AN_INPUT, here and when program bytes are loaded. With a canary (may be NULL) the change is proven: AN_BUG when
  * the loaded constants are not those of the new records, or what is packed of them for the kernels is not theirs. It
- * costs two dispatches; if the second one fails, the new weights are in use and unproven; with constants_only it
- * costs a checksum of them, making once more those that are not records as they lie, and packing once more, all at
- * the speed of memory. */
+ * costs two dispatches; if the second one fails, or memory for the proof, the new weights are in use and unproven;
+ * with constants_only it costs a checksum of them, making once more those that are not records as they lie, and
+ * packing once more, all at the speed of memory. */
 an_status dev_program_reload(dev_program *p, const dev_weights *w, dev_canary *canary, diag *d) MUST_CHECK;
 
 /* Ports in binding order: sorted by name, whatever the text's order. */

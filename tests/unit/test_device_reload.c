@@ -337,6 +337,75 @@ static void rules_about_weights(void **state)
     }
 }
 
+/* y = w2·w1·x, both sparse: a mask of bits and the values where it is set. */
+#define SPARSE_W(name, mask, values)                                                                                   \
+    "tensor<fp16, [8, 8, 1, 1]> " name " = constexpr_sparse_to_dense()[mask = tensor<uint8, [8]>(BLOBFILE(path = "     \
+    "string(\"" WEIGHT_PATH "\"), offset = uint64(" mask "))), name = string(\"" name                                  \
+    "\"), nonzero_data = tensor<fp16, [8]>(BLOBFILE(path = "                                                           \
+    "string(\"" WEIGHT_PATH "\"), offset = uint64(" values "))), shape = tensor<uint32, [4]>([8, 8, 1, 1])];\n"
+#define SPARSE_TEXT                                                                                                                              \
+    MIL_HEAD                                                                                                                                     \
+        "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"                                                                                    \
+        "string pt = const()[name = string(\"pt\"), val = string(\"valid\")];\n"                                                                 \
+        "tensor<int32, [2]> ones = const()[name = string(\"ones\"), val = tensor<int32, [2]>([1, 1])];\n"                                        \
+        "tensor<int32, [4]> zero = const()[name = string(\"zero\"), val = tensor<int32, [4]>([0, 0, 0, 0])];\n"                                  \
+        "int32 g = const()[name = string(\"g\"), val = int32(1)];\n" SPARSE_W("w1", "64", "192") SPARSE_W(                                       \
+            "w2", "320",                                                                                                                         \
+            "448") "tensor<fp16, [1, 8, 1, 32]> h = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w1, " \
+                   "x = x)[name = string(\"h\")];\n"                                                                                             \
+                   "tensor<fp16, [1, 8, 1, 32]> y = conv(dilations = ones, groups = g, pad = zero, pad_type = pt, strides = ones, weight = w2, " \
+                   "x = h)[name = string(\"y\")];\n} -> (y);\n}\n"
+
+/* Diagonals of `first` and of 1; `more` bits of the second mask are set that have no value. */
+static strbuf sparse_file(double first, int more)
+{
+    blob_writer b = { 0 };
+    uint64_t at;
+    diag d = { 0 };
+    for (int w = 0; w < 2; w++) {
+        uint8_t mask[8];
+        uint16_t v[8];
+        for (int i = 0; i < 8; i++) mask[i] = (uint8_t)(1 << i), v[i] = f16_from_f64(w ? 1 : first);
+        for (int i = 0; w && i < more; i++) mask[i] = 0xff;
+        assert_ok(blob_add(&b, DT_U8, mask, sizeof mask, &at, &d), d);
+        assert_int_equal(at, 64 + 256 * w);
+        assert_ok(blob_add(&b, DT_F16, v, sizeof v, &at, &d), d);
+    }
+    assert_ok(blob_finish(&b, &d), d);
+    return b.bytes;
+}
+
+/* New weights of which the first are made and the second cannot be: what was made of the first goes again. */
+static void a_reload_that_breaks_off(void **state)
+{
+    (void)state;
+    static const char *const devices[] = { "soft:m1", "cpu" };
+    for (size_t i = 0; i < COUNT(devices) * 4; i++) {
+        device *dev;
+        diag d = { 0 };
+        dev_canary c = { .constants_only = i / 4 }, *canary = i / 2 % 2 ? &c : NULL;
+        strbuf one = sparse_file(2, 0), other = sparse_file(3, 0), broken = sparse_file(3, 1);
+        assert_ok(device_open(&dev, devices[i % 2], &(device_options){ .threads = 1 }, &d), d);
+        dev_program *p = must_compile(dev, SPARSE_TEXT, &one);
+        bound b = must_bind(dev, p);
+        assert_true(answer(&b, 40) == 2 * 6);
+        for (int again = 0; again < 2; again++) {
+            if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(broken), canary, &d) != AN_INPUT ||
+                !strstr(d.msg, "its mask has 15 bits set, there are 8 values"))
+                fail_msg("status %d: %s", d.st, d.msg);
+            d = (diag){ 0 };
+            assert_true(dev_program_loaded(p));
+            assert_true(answer(&b, 40) == 2 * 6);
+        }
+        assert_ok(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(other), canary, &d), d);
+        assert_true(answer(&b, 40) == 3 * 6);
+        drop_bound(&b);
+        dev_program_free(p);
+        close_clean(dev);
+        sb_free(&one), sb_free(&other), sb_free(&broken);
+    }
+}
+
 static bool spoilt_panel(void *spoiler, const char *what) { return *(bool *)spoiler && !strcmp(what, "panel"); }
 
 /* Constants may be right and what was packed of them not: that is what kernels read. */
@@ -539,6 +608,7 @@ int main(void)
         cmocka_unit_test(proof_of_signs),
         cmocka_unit_test(proof_of_what_is_packed),
         cmocka_unit_test(rules_about_weights),
+        cmocka_unit_test(a_reload_that_breaks_off),
         cmocka_unit_test(window_is_kept),
         cmocka_unit_test(window_of_copies),
         cmocka_unit_test(window_in_a_crowd),
