@@ -49,11 +49,11 @@ uint64_t ledger_compiled(device *dev)
 
 bool ledger_unpaced(device *dev)
 {
-    uint64_t pace = (uint64_t)dev->lim.pace_ms * 1000000u, now = clock_ns();
+    enum { NS_PER_MS = 1000000 };
     pthread_mutex_lock(&mu);
     uint64_t then = dev->ledger->failed_ns;
     pthread_mutex_unlock(&mu);
-    return then && now - then < pace;
+    return then && (clock_ns() - then) / NS_PER_MS < (uint64_t)dev->lim.pace_ms; /* not earlier than it failed */
 }
 
 void ledger_outcome(device *dev, bool ok)

@@ -354,7 +354,7 @@ static void pacing(void **state)
     static const char *const bad_type = MIL_HEAD "func main<ios18>(tensor<fp16, [1, 8, 1, 32]> x) {\n"
                                                  "tensor<fp16, [1, 9, 1, 32]> y = add(x = x, y = x)[name = string(\"y\")];\n} -> (y);\n}\n";
     static const char *const bad[] = { "no text at all", bad_type };
-    device *dev = OPEN_LIMITS(state, { "pace_ms", 1000000000000 }); /* longer than the machine is up */
+    device *dev = OPEN_LIMITS(state, { "pace_ms", (int64_t)1 << 58 }); /* in ns no number of 64 bits */
     device_stats st;
     diag d = { 0 };
     dev_program *p, *q;
