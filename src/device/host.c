@@ -185,6 +185,7 @@ static an_status finish(dev_program *p, const dev_weights *w, lower_weights *fil
     if (baked_make(p->dev, p->prog, w, files, NULL, &p->weights, &why))
         return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
     weight_source from = baked_source(p->weights);
+    if (!w->record && program_makes(p->prog, &from, &why)) return dev_refuse_as(p->dev, ERR_BAD_MIL, &why, d);
     if (!w->record && soft_accepts(p->dev, p->prog, &from, &why)) return dev_refuse_as(p->dev, ERR_COMPILE, &why, d);
     return take_ports(p, d);
 }
@@ -307,6 +308,7 @@ an_status host_reload(dev_program *p, const dev_weights *w, bool *changed, diag 
     weight_source from = baked_source(fresh);
     /* a program that is not loaded now could not be loaded later */
     an_status st = program_accepts(p->prog, &from, &why);
+    if (!st && !p->im) st = program_makes(p->prog, &from, &why);
     if (!st) st = soft_accepts(dev, p->prog, &from, &why);
     if (!st && p->im) st = replace(p, &from, &why);
     /* a record that lies otherwise than the one before may take memory of its own */

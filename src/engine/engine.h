@@ -171,6 +171,9 @@ enum { FAST_NONE, FAST_BF16, FAST_INT8, FAST_COUNT };
 /* Weights may be replaced, what the program was compiled around may not: AN_INPUT names a record of CAUSAL or FIXED
  * that is not what it was. Loading and reloading begin with this. w may be NULL. */
 an_status program_accepts(const program *p, const weight_source *w, diag *d) MUST_CHECK;
+/* Compressed weights that no constant can be made of, AN_INPUT when an image is loaded, without loading one: a mask
+ * that keeps more or fewer places than there are values, an index that its table has no entry for. */
+an_status program_makes(const program *p, const weight_source *w, diag *d) MUST_CHECK;
 
 typedef struct image image;
 typedef struct {

@@ -159,6 +159,26 @@ static an_status build_lut_packed(const build *b) /* bytes of indices into one t
     return AN_OK;
 }
 
+/* A constant in messages: by the record it is made of, or by its number. */
+typedef struct {
+    char text[160];
+} const_name;
+
+static const_name name_of(const build *b, int src)
+{
+    const_name s;
+    const const_source *from = &b->c->src[src];
+    if (from->path) snprintf(s.text, sizeof s.text, "%.120s, record at byte %" PRIu64, from->path, from->offset);
+    else snprintf(s.text, sizeof s.text, "constant %zu", b->k);
+    return s;
+}
+
+static an_status no_entry(const build *b, int64_t at, double index, int64_t entries)
+{
+    return diag_fail(b->d, AN_INPUT, NOWHERE, "%s: index %g at element %" PRId64 ", its table has %" PRId64 " entries",
+                     name_of(b, 0).text, index, at, entries);
+}
+
 /* table (blocks per axis..., entries, vector): each block of indices has its own table, an entry is laid out along
  * the axis. */
 static an_status build_lut_blocks(const build *b)
@@ -174,13 +194,16 @@ static an_status build_lut_blocks(const build *b)
             table = table * lut->dim[a] + p / (ix->dim[a] / lut->dim[a]);
         }
         double entry = load(b, 0, from);
-        if (!(entry >= 0 && entry < (double)entries))
-            return diag_fail(b->d, AN_INPUT, NOWHERE,
-                             "constant %zu: index %g at element %" PRId64 ", its table has %" PRId64 " entries", b->k,
-                             entry, from, entries);
+        if (!(entry >= 0 && entry < (double)entries)) return no_entry(b, from, entry, entries);
         store(b, i, load(b, 1, (table * entries + (int64_t)entry) * vector + part));
     }
     return AN_OK;
+}
+
+static an_status values_differ(const build *b, int64_t kept)
+{
+    return diag_fail(b->d, AN_INPUT, NOWHERE, "%s: its mask has %" PRId64 " bits set, there are %" PRId64 " values",
+                     name_of(b, 1).text, kept, elems(&b->c->src[0]));
 }
 
 static an_status build_sparse(const build *b) /* the next value where the mask is set, else zero */
@@ -192,11 +215,7 @@ static an_status build_sparse(const build *b) /* the next value where the mask i
         else store(b, i, 0);
         used += set;
     }
-    if (used != have)
-        return diag_fail(b->d, AN_INPUT, NOWHERE,
-                         "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used,
-                         have);
-    return AN_OK;
+    return used == have ? AN_OK : values_differ(b, used);
 }
 
 static an_status build_block(const build *b) /* scale and offset repeat over boxes of the data */
@@ -224,10 +243,46 @@ static an_status build_sparse_block(const build *b) /* the next kept value, scal
         else store(b, i, 0);
         used += set;
     }
-    if (used != have)
-        return diag_fail(b->d, AN_INPUT, NOWHERE,
-                         "constant %zu: its mask has %" PRId64 " bits set, there are %" PRId64 " values", b->k, used,
-                         have);
+    return used == have ? AN_OK : values_differ(b, used);
+}
+
+/* ---- what cannot be made ---- */
+
+static bool by_blocks(const const_entry *c) { return c->kind == CK_LUT && c->src[1].rank == c->src[0].rank + 2; }
+
+/* Every index has an entry. */
+static an_status indices_fit(const build *b)
+{
+    const const_source *ix = &b->c->src[0];
+    const int64_t entries = b->c->src[1].dim[ix->rank];
+    if (dtype_class(ix->dt) == KIND_UINT && dtype_bits(ix->dt) <= 32 && entries >= (int64_t)1 << dtype_bits(ix->dt))
+        return AN_OK;
+    for (int64_t i = 0, n = elems(ix); i < n; i++) {
+        double entry = load(b, 0, i);
+        if (!(entry >= 0 && entry < (double)entries)) return no_entry(b, i, entry, entries);
+    }
+    return AN_OK;
+}
+
+/* There is a value for every place that the mask keeps, and none more. */
+static an_status values_fit(const build *b)
+{
+    int64_t n = et_elems(b->t), kept = 0;
+    for (int64_t i = 0; i < n / 8; i++)
+        for (unsigned m = b->at[1][i]; m; m &= m - 1) kept++;
+    for (int64_t i = n / 8 * 8; i < n; i++) kept += packed_at(b->at[1], i, 1);
+    return kept == elems(&b->c->src[0]) ? AN_OK : values_differ(b, kept);
+}
+
+an_status program_makes(const program *p, const weight_source *w, diag *d)
+{
+    for (size_t k = 0; k < p->consts.n; k++) {
+        build b = { .c = &p->consts.at[k], .t = &p->tensors.at[p->consts.at[k].tensor], .k = k, .d = d };
+        const bool sparse = b.c->kind == CK_SPARSE || b.c->kind == CK_SPARSE_BLOCK;
+        if (!sparse && !by_blocks(b.c)) continue;
+        for (int i = 0; i < b.c->n_src; i++) TRY(source_bytes(p, w, &b.c->src[i], &b.at[i], d));
+        TRY(sparse ? values_fit(&b) : indices_fit(&b));
+    }
     return AN_OK;
 }
 
@@ -310,7 +365,7 @@ an_status const_make(image *im, const const_build *b)
     case CK_CAUSAL:
     case CK_FIXED: return build_dense(b);
     case CK_AFFINE: return build_affine(b);
-    case CK_LUT: return b->c->src[1].rank == b->c->src[0].rank + 2 ? build_lut_blocks(b) : build_lut_packed(b);
+    case CK_LUT: return by_blocks(b->c) ? build_lut_blocks(b) : build_lut_packed(b);
     case CK_SPARSE: return build_sparse(b);
     case CK_BLOCK: return build_block(b);
     case CK_SPARSE_BLOCK: return build_sparse_block(b);

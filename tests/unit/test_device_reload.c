@@ -391,7 +391,7 @@ static void a_reload_that_breaks_off(void **state)
         assert_true(answer(&b, 40) == 2 * 6);
         for (int again = 0; again < 2; again++) {
             if (dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(broken), canary, &d) != AN_INPUT ||
-                !strstr(d.msg, "its mask has 15 bits set, there are 8 values"))
+                !strstr(d.msg, WEIGHT_PATH ", record at byte 320: its mask has 15 bits set, there are 8 values"))
                 fail_msg("status %d: %s", d.st, d.msg);
             d = (diag){ 0 };
             assert_true(dev_program_loaded(p));
@@ -403,6 +403,43 @@ static void a_reload_that_breaks_off(void **state)
         dev_program_free(p);
         close_clean(dev);
         sb_free(&one), sb_free(&other), sb_free(&broken);
+    }
+}
+
+/* Nor does a program take them that is not loaded, or that is made or adopted with them: it could never be loaded. */
+static void weights_that_cannot_be_made(void **state)
+{
+    (void)state;
+    static const char *const devices[] = { "soft:m1", "cpu" };
+    for (size_t i = 0; i < COUNT(devices); i++) {
+        device *dev;
+        dev_program *p, *q;
+        diag d = { 0 };
+        strbuf one = sparse_file(2, 0), broken = sparse_file(3, 1), bytes = { 0 };
+        dev_source src = { .text = SPARSE_TEXT, .n_text = strlen(SPARSE_TEXT), .weights = WITH_WEIGHTS(broken) };
+        const device_options o = { .threads = 1,
+                                   .limit = (const device_limit[]){ { "open_images", 1 } },
+                                   .n_limit = !!strchr(devices[i], ':') };
+        assert_ok(device_open(&dev, devices[i], &o, &d), d);
+        assert_int_equal(device_compile(dev, &src, &p, &d), AN_INPUT);
+        assert_non_null(
+            strstr(d.msg, WEIGHT_PATH ", record at byte 320: its mask has 15 bits set, there are 8 values"));
+        d = (diag){ 0 };
+        p = must_compile(dev, SPARSE_TEXT, &one);
+        assert_ok(dev_program_unload(p, &d), d);
+        assert_int_equal(dev_program_reload(p, &(dev_weights)WITH_WEIGHTS(broken), NULL, &d), AN_INPUT);
+        assert_non_null(
+            strstr(d.msg, WEIGHT_PATH ", record at byte 320: its mask has 15 bits set, there are 8 values"));
+        d = (diag){ 0 };
+        assert_ok(dev_program_load(p, &d), d); /* with the weights it had */
+        bound b = must_bind(dev, p);
+        assert_true(answer(&b, 40) == 2 * 6);
+        drop_bound(&b);
+        assert_ok(dev_program_bytes(p, &bytes, &d), d);
+        assert_int_equal(device_adopt(dev, bytes.at, bytes.n, &(dev_weights)WITH_WEIGHTS(broken), &q, &d), AN_INPUT);
+        dev_program_free(p);
+        close_clean(dev);
+        sb_free(&one), sb_free(&broken), sb_free(&bytes);
     }
 }
 
@@ -609,6 +646,7 @@ int main(void)
         cmocka_unit_test(proof_of_what_is_packed),
         cmocka_unit_test(rules_about_weights),
         cmocka_unit_test(a_reload_that_breaks_off),
+        cmocka_unit_test(weights_that_cannot_be_made),
         cmocka_unit_test(window_is_kept),
         cmocka_unit_test(window_of_copies),
         cmocka_unit_test(window_in_a_crowd),

@@ -369,6 +369,34 @@ static void messages_show_both(void **s)
     }
 }
 
+/* An index that its table has no entry for is told before an image is made of it, and when one is. */
+static void indices_have_entries(void **s)
+{
+    (void)s;
+    static const unsigned char data[] = { 0, 1, 2, 9, 0, 0, 0, 0, 0, 0x3c, 0, 0x40, 0, 0x42, 0, 0x44 };
+    for (int good = 0; good < 2; good++) {
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        g.p->data = data, g.p->n_data = sizeof data;
+        int64_t w = prog_tensor(&g, DT_F16, SPACE_CONST, 0, DIMS(2, 2)), y = prog_out(&g, DT_F16, DIMS(2, 2));
+        const_entry c = { .kind = CK_LUT,
+                          .tensor = (uint32_t)w,
+                          .n_src = 2,
+                          .axis = -1,
+                          .src = { { .offset = good ? 4 : 0, .dt = DT_U8, .rank = 2, .dim = { 2, 2 }, .bytes = 4 },
+                                   { .offset = 8, .dt = DT_F16, .rank = 4, .dim = { 1, 1, 4, 1 }, .bytes = 8 } } };
+        assert_true(VEC_PUSH(&g.p->mem, &g.p->consts, c));
+        prog_insn(&g, IN_CAST, INTS(y, w), NO_INTS, NO_REALS);
+        diag d = { 0 };
+        static const char said[] = "index 9 at element 3, its table has 4 entries";
+        assert_int_equal(program_makes(g.p, NULL, &d), good ? AN_OK : AN_INPUT);
+        if (!good) assert_non_null(strstr(d.msg, said));
+        assert_int_equal(prog_try(&g, false), good ? AN_OK : AN_INPUT);
+        if (!good) assert_non_null(strstr(g.d.msg, said));
+        prog_close(&g);
+    }
+}
+
 /* A move may touch its tensors' elements and nothing else, whatever its steps. */
 static void moves_stay_inside(void **s)
 {
@@ -588,10 +616,13 @@ static void table_prints(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),       cmocka_unit_test(damage_is_seen),     cmocka_unit_test(malice_is_harmless),
-        cmocka_unit_test(each_wrong_thing), cmocka_unit_test(messages_show_both), cmocka_unit_test(moves_stay_inside),
-        cmocka_unit_test(moves_end),        cmocka_unit_test(windows_end),        cmocka_unit_test(squares_stand_apart),
-        cmocka_unit_test(not_a_program),    cmocka_unit_test(table_prints),       cmocka_unit_test(results_stand_apart),
+        cmocka_unit_test(round_trip),          cmocka_unit_test(damage_is_seen),
+        cmocka_unit_test(malice_is_harmless),  cmocka_unit_test(each_wrong_thing),
+        cmocka_unit_test(messages_show_both),  cmocka_unit_test(indices_have_entries),
+        cmocka_unit_test(moves_stay_inside),   cmocka_unit_test(moves_end),
+        cmocka_unit_test(windows_end),         cmocka_unit_test(squares_stand_apart),
+        cmocka_unit_test(not_a_program),       cmocka_unit_test(table_prints),
+        cmocka_unit_test(results_stand_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
