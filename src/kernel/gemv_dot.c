@@ -17,6 +17,10 @@ static inline vi b_ldn(const void *p, int n)
     return vreinterpretq_s32_s8(vld1q_s8(all));
 }
 
+#define PANEL_ROWS_FN gemv_panel_rows_dot
+#define PANEL_X_FN gemv_panel_x_dot
+#include "kernel/gemv_panel_neon.inc"
+
 #define GEMV_BYTES gemv_bytes_dot
 #define GEMV_ROWS gemv_rows_dot
 #define GEMV_SCORES gemv_scores_dot

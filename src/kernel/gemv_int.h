@@ -76,6 +76,8 @@ gemv_rows gemv_panel_rows_gfni, gemv_panel_rows_vnni, gemv_panel_rows_avx512;
 #elif defined(__aarch64__)
 gemv_digits gemv_digits_dot;
 gemv_bytes gemv_bytes_dot;
+gemv_digits gemv_panel_x_dot;
+gemv_rows gemv_panel_rows_dot;
 #endif
 
 #endif

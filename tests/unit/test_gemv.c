@@ -130,7 +130,7 @@ static const struct {
     { GEMV_I8, 16, DT_F16, false, DT_NONE },     { GEMV_I8, 64, DT_F32, false, DT_NONE },    { GEMV_U8, 48, DT_F16, false, DT_NONE },
     { GEMV_NIBBLE, 8, DT_F16, false, DT_I4 },    { GEMV_NIBBLE, 32, DT_F16, false, DT_I4 },  { GEMV_NIBBLE, 32, DT_F32, true, DT_U4 },
     { GEMV_NIBBLE, 64, DT_F16, true, DT_I4 },    { GEMV_NIBBLE, 128, DT_F32, false, DT_U4 }, { GEMV_NIBBLE, 256, DT_F16, true, DT_I4 },
-    { GEMV_NIBBLE, 0, DT_F32, false, DT_I4 },
+    { GEMV_NIBBLE, 0, DT_F32, false, DT_I4 },    { GEMV_NIBBLE, 32, DT_F16, false, DT_U4 },
 };
 
 /* Of the `each` elements of a column that row belongs to. */
@@ -236,7 +236,7 @@ static void each_row_against_double(void **state)
         }
     pool_free(two);
     for (int b = 0; isa_name(b); b++) /* not on every processor */
-        if ((isa >> b & 1) && !strcmp(isa_name(b), "avx512")) assert_true(panels > 0);
+        if ((isa >> b & 1) && (!strcmp(isa_name(b), "avx512") || !strcmp(isa_name(b), "dot"))) assert_true(panels > 0);
 }
 
 /* Digits: zeros, tiny numbers, and columns that are not finite beside ones that are. */
@@ -375,6 +375,44 @@ static void extremes(void **state)
     free(q), free(x);
 }
 
+/* The same of nibbles in panels, whose sums are made in the bits of fp32: each block at either end of what it can be,
+ * one row in each direction. */
+static void extremes_of_panels(void **state)
+{
+    (void)state;
+    enum { M = 2, K = 4096 };
+    static const dtype numbers[] = { DT_I4, DT_U4 };
+    unsigned char q[M * K / 2];
+    uint16_t scale[M * K / 32];
+    float x[K], table[16], y[M];
+    for (size_t i = 0; i < COUNT(scale); i++) scale[i] = 0x3800; /* a half */
+    for (size_t t = 0; t < COUNT(numbers); t++)
+        for (int code = 0; code < 16; code++) {
+            unsigned char all = (unsigned char)(code * 17), other = (unsigned char)(code % 8 * 17);
+            memset(q, all, K / 2), memset(q + K / 2, other, K / 2);
+            for (int i = 0; i < K; i++) x[i] = i / 32 % 3 ? 3.0f : -3.0f;
+            for (unsigned char i = 0; i < 16; i++) table[i] = (float)dtype_load(numbers[t], &i, 0);
+            gemv_weight w = { .form = GEMV_NIBBLE, .m = M, .k = K, .w = q, .row_bytes = K / 2, .table = table,
+                              .table_rows = M, .block = 32, .scale_type = DT_F16, .scale = scale };
+            double sum = 0;
+            for (int i = 0; i < K; i++) sum += 0.5 * (double)x[i];
+            for (size_t i = 0; gemv_row(i); i++) {
+                weight as = { .w = w };
+                gemv_weight turned;
+                void *mem = gemv_need(gemv_row(i)) & ~have() ? NULL : panels_of(gemv_row(i), NULL, &as, &turned);
+                if (!mem) continue;
+                run(gemv_row(i), NULL, &turned, 1, (gemm_view){ .at = x, .type = DT_F32, .row = 1, .col = 1 }, y, 1);
+                for (int a = 0; a < M; a++) {
+                    const double value = (double)table[a ? code % 8 : code];
+                    if (!(fabs((double)y[a] - value * sum) <= fabs(value) * 1.5 * K * 0x1p-15))
+                        fail_msg("gemv_%s in panels of %g: %.9g, wanted %.9g", gemv_name(gemv_row(i)), value,
+                                 (double)y[a], value * sum);
+                }
+                free(mem);
+            }
+        }
+}
+
 static void one_query(void **state)
 {
     (void)state;
@@ -448,7 +486,7 @@ int main(void)
     const struct CMUnitTest tests[] = { cmocka_unit_test(each_row_against_double),
                                         cmocka_unit_test(odd_columns),
                                         cmocka_unit_test(same_nan), cmocka_unit_test(past_the_end),
-                                        cmocka_unit_test(extremes),
+                                        cmocka_unit_test(extremes), cmocka_unit_test(extremes_of_panels),
                                         cmocka_unit_test(one_query),
                                         cmocka_unit_test(refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
