@@ -22,6 +22,7 @@ static inline vi v_bf16_run(vf low, vf high)
 
 #include "kernel/more_neon.inc"
 
+#define FEW_BY_LANES
 #include "kernel/gemm_vec.inc"
 #include "kernel/gemm_a64.inc"
 

@@ -34,7 +34,7 @@ typedef struct {
     int64_t first[1 + GEMM_MORE]; /* task of each */
     packed_layout l;              /* of any of them, but for the panels */
     few_plan f;
-    const float *b;
+    const void *b;
     char *threads;
     int64_t panels; /* of a task */
 } few_ctx;
@@ -62,6 +62,18 @@ static void finish_column(const gemm_call *c, int64_t i, const float *acc)
     });
 }
 
+/* Where tiles multiply fp16 as it is, few columns do. */
+static void multiply(const gemm_kernel *g, const few_job *j)
+{
+#if defined(__aarch64__)
+    if (g->b_pk == PK_F16) {
+        few_f16_fp16(j);
+        return;
+    }
+#endif
+    g->vec->few(j);
+}
+
 static void few_task(void *ctx, int64_t task, int thread)
 {
     const few_ctx *f = ctx;
@@ -82,7 +94,7 @@ static void few_task(void *ctx, int64_t task, int thread)
                   .pk = g->a_pk,
                   .x = f->b,
                   .acc = (float *)(void *)mine };
-    g->vec->few(&j);
+    multiply(g, &j);
     /* which of two NaN a sum of plain C keeps is the compiler's choice, one for each number of panels */
     for (int64_t i = 0; i < j.panels * c->n * lanes; i++)
         if (isnan(j.acc[i])) j.acc[i] = NAN;
@@ -103,14 +115,24 @@ static void few_task(void *ctx, int64_t task, int thread)
     }
 }
 
-/* x as the kernel stores B, but [k, n] in fp32. */
-static void few_x(const gemm_call *c, float *to)
+/* x as the kernel stores B, but [k, n], and in fp32 unless that is fp16. */
+static void few_x(const gemm_call *c, void *room)
 {
     const gemm_kernel *g = c->kernel;
+    float *to = room;
     const bool f16 = g->b_pk == PK_F16 || g->b_pk == PK_F32_OF_F16,
                bf16 = g->b_pk == PK_BF16 || g->b_pk == PK_F32_OF_BF16;
     const bool rounds = (f16 && c->b.type != DT_F16) || (bf16 && c->b.type != DT_BF16),
                run = (c->b.col == 1 || c->n == 1) && c->b.row == c->n;
+    if (g->b_pk == PK_F16) {
+        if (run && !rounds) memcpy(room, c->b.at, (size_t)(c->k * c->n) * sizeof(uint16_t));
+        else
+            for (int64_t k = 0; k < c->k; k++)
+                for (int64_t j = 0; j < c->n; j++)
+                    dtype_store(DT_F16, room, k * c->n + j,
+                                dtype_load(c->b.type, c->b.at, k * c->b.row + j * c->b.col));
+        return;
+    }
     if (run && !rounds) {
         if (c->b.type == DT_F32) memcpy(to, c->b.at, (size_t)(c->k * c->n) * sizeof *to);
         else g->vec->expand(c->b.type == DT_F16 ? PK_F16 : PK_BF16, c->b.at, to, c->k * c->n);
@@ -128,7 +150,7 @@ an_status run_few(const gemm_call *c, diag *d)
 {
     const gemm_kernel *g = c->kernel;
     char *scratch = (char *)c->scratch + (ALIGN - (uintptr_t)c->scratch % ALIGN) % ALIGN;
-    few_ctx f = { .part[0] = *c, .f = few_make(g, c->n, c->k), .b = (const float *)(void *)scratch };
+    few_ctx f = { .part[0] = *c, .f = few_make(g, c->n, c->k), .b = scratch };
     if (!pack_layout(g, true, c->m, c->a_k ? c->a_k : c->k, &f.l))
         return diag_fail(d, AN_UNSUPPORTED, NOWHERE, "%s: cannot multiply %lld x %lld by %lld columns", g->name,
                          (long long)c->m, (long long)c->k, (long long)c->n);
@@ -143,7 +165,7 @@ an_status run_few(const gemm_call *c, diag *d)
         more->epi = (gemm_epilogue){ 0 };
         panels += ceil_div(more->m, g->mr);
     }
-    few_x(c, (float *)(void *)scratch);
+    few_x(c, scratch);
     f.threads = scratch + f.f.x_bytes;
     /* as many tasks for each thread: a matrix of a small model is half a dozen */
     f.panels = MAX(ceil_div(panels, ROUND_UP(ceil_div(MAX(panels, 1), FEW_PANELS), pool_threads(c->pool))), 1);

@@ -68,7 +68,7 @@ typedef struct {
     int64_t panel_bytes, panels, k, n;
     int width;
     gemm_pk pk;
-    const float *x; /* [k, n], rounded to what B is stored as */
+    const void *x; /* [k, n], rounded to what B is stored as; fp32, but fp16 where B is */
     float *acc;     /* panels x n x ROUND_UP(width, lanes of the vector code) */
 } few_job;
 
@@ -189,6 +189,7 @@ void amx_begin(void);
 void amx_end(void);
 #elif defined(__aarch64__)
 extern const gemm_vec vec_neon, vec_bf16;
+void few_f16_fp16(const few_job *j); /* where the tile multiplies fp16 as it is */
 #endif
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "kernel/more_neon.inc"
 
+#define FEW_BY_LANES
 #include "kernel/gemm_vec.inc"
 #include "kernel/gemm_a64.inc"
 

@@ -261,7 +261,7 @@ static void few_columns(void **state)
 {
     (void)state;
     enum { M = 331, WIDE = 40, K = 130 };
-    static const int64_t columns[] = { 1, 2, 3, 5, 8 }, depths[] = { K, 37, 1 };
+    static const int64_t columns[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, depths[] = { K, 37, 1 };
     static float wide[M * WIDE], got[GEMM_MORE + 1][M * 8];
     rng r = { test_seed("few columns") };
     uint32_t isa = have();
