@@ -231,7 +231,8 @@ static void cut(const gemv_call *c, run_ctx *r, float *x, float *lane_sum, int8_
     const gemv_weight *w = first(c);
     const vec_kernels *v = vec_pick(g->need);
     const bool nibbles = g->digits && gemv_numbers(w, &r->x.zero),
-               bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block && w->k <= BYTE_MOST_K;
+               bytes = g->bytes && (w->form == GEMV_I8 || w->form == GEMV_U8) && !w->block &&
+                       w->k <= g->width * BYTE_LANE_K;
     const bool panels = w->panels != NULL;
     const int64_t stride = r->x.x_stride, lanes = r->x.lane_stride;
     r->rows = panels ? g->panel_rows : g->rows, r->odd_rows = panels ? gemv_panel_plain : g->rows;

@@ -31,7 +31,7 @@ enum { DIGIT_BITS = 7 };
 #define DIGIT_MOST (127 * 128 + 63.0f)
 #define DIGIT_TINY 0x1p-100f /* eight numbers below it are zero */
 /* Bytes: three digits, x to 2^-21 of the largest of its column. */
-enum { BYTE_DIGITS = 3, BYTE_MOST_K = 1 << 20 /* what int32 sums of a lane hold */ };
+enum { BYTE_DIGITS = 3, BYTE_LANE_K = 1 << 16 /* products of 255 and 127 that an int32 lane holds */ };
 #define BYTE_MOST (127 * 16384 + 63 * 128 + 63.0f)
 
 /* Panels of nibbles (gemv_panel.c). */
@@ -75,7 +75,7 @@ gemv_digits gemv_panel_x_vnni, gemv_panel_x_avx512;
 gemv_rows gemv_panel_rows_gfni, gemv_panel_rows_vnni, gemv_panel_rows_avx512;
 #elif defined(__aarch64__)
 gemv_digits gemv_digits_dot;
-gemv_bytes gemv_bytes_dot;
+gemv_bytes gemv_bytes_i8mm, gemv_bytes_dot;
 gemv_digits gemv_panel_x_dot;
 gemv_rows gemv_panel_rows_dot;
 #endif

@@ -347,11 +347,11 @@ static void past_the_end(void **state)
     }
 }
 
-/* The largest bytes and digits there are, along a row as long as a model's: integers must not run over. */
+/* The largest bytes and digits there are, along a row longer than any model has: integers must not run over. */
 static void extremes(void **state)
 {
     (void)state;
-    enum { K = 65536 };
+    enum { K = 600037 };
     static const gemv_form forms_of[] = { GEMV_I8, GEMV_U8 };
     unsigned char *q = must(K);
     float *x = must(K * 4), scale = 0.5f, y;
