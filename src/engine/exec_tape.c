@@ -1,27 +1,14 @@
 /* exec_tape.c: a chain as a tape: acts on a tile of elements that stays in registers from its load to its store. In:
  * the operations of a prepared chain on the plain processor.  Out: its results, the same bits as operation by
- * operation.
+ * operation, but for sums of products on a tape of halves (exec_halves.c).
  *
  * The tile is one register; a value wanted again later, or as a second operand, is kept in a slot of the scratch.
  * Operands are read where they lie: an operand broadcast along the last axes is one number for as long as its run
  * lasts, so a stretch of elements ends where the shortest run does. Results are stored when all is computed: a
  * result may lie where an operand did. */
-#include "engine/exec_chain_int.h"
+#include "engine/exec_tape_int.h"
 
-enum { TAPE_INPUTS = 32, MOST_ACTS = 192, SLOTS = 24, SHORTEST_RUN = 16, TAPE_VALUES = 32, MOST_ROWS = 32, NONE = -1 };
-
-typedef enum { AT_NOTHING, AT_SLOT, AT_INPUT, AT_ACC, AT_RESULT } place_kind;
-typedef struct {
-    place_kind kind;
-    int which;
-} place;
-
-typedef struct {
-    vec_act act; /* without its places */
-    place at, z;
-    int value[2];   /* the tape's value that is this parameter; NONE: it has its own */
-    float own[2];
-} tape_act;
+enum { MOST_ACTS = 192, SHORTEST_RUN = 16, MOST_ROWS = 32 };
 
 /* A number an act has. */
 typedef struct {
@@ -31,25 +18,10 @@ typedef struct {
 
 /* Where an update by Adam finds what vec_adam wants: operands, results, numbers. */
 typedef enum { ADAM_NOTHING, ADAM_G, ADAM_G_CLIPPED, ADAM_M, ADAM_V, ADAM_W, ADAM_SQUARE, ADAM_STEP, ADAM_ROLES } adam_role;
-typedef struct {
+struct tape_adam {
     int in[ADAM_ROLES], out[ADAM_ROLES], copy; /* inputs and results; NONE */
     bool clips, sizes, decays, shrinks;
     number clip, take_1, keep_1, take_2, keep_2, eps, rate, decay;
-} tape_adam;
-
-struct exec_tape {
-    int n_acts, n_slots, tile;
-    const tape_adam *adam; /* NULL: it is none */
-    tape_act *acts;
-    int n_values;
-    struct {
-        int input;
-        bool minus;
-    } value[TAPE_VALUES]; /* of operands that are one number for as long as a run lasts */
-    int n_fills;
-    struct {
-        int slot, value;
-    } fill[SLOTS]; /* one value, spread over a slot once a stretch */
 };
 
 /* ---- making ---- */
@@ -81,16 +53,17 @@ static const struct {
 static const struct {
     vec_code load, move, put, ask; /* 0: a type no tile is made of */
 } codes[DT_COUNT] = {
-    [DT_F32] = { VA_X_F32, VA_X_F32, VA_PUT_F32, VA_ASK_4 }, /* fp32 elements are read where they lie, never moved */
+    /* elements of the tile's own type are read where they lie, never moved */
+    [DT_F32] = { VA_X_F32, VA_X_F32, VA_PUT_F32, VA_ASK_4 },
     [DT_F16] = { VA_X_F16, VA_MOVE_F16, VA_PUT_F16, VA_ASK_2 },
     [DT_BF16] = { VA_X_BF16, VA_MOVE_BF16, VA_PUT_BF16, VA_ASK_2 },
     [DT_BOOL] = { VA_X_BOOL, VA_MOVE_BOOL, VA_PUT_BOOL, VA_ASK_1 },
 };
 
-/* Two acts in a row that one does with the same bits; the second's parameter follows the first's. */
+/* Two acts in a row that one does with the same bits; the second's operand or parameter follows the first's. */
 static const struct {
     vec_fn first, then, both;
-} joined[] = { { VF_MUL_P, VF_ADD_P, VF_AFFINE } };
+} joined[] = { { VF_MUL_P, VF_ADD_P, VF_AFFINE }, { VF_MUL, VF_ADD, VF_MUL_ADD } };
 
 static int take_slot(maker *m)
 {
@@ -122,7 +95,7 @@ static void keep_x(maker *m) /* the tile's value stays in a slot */
     value *v = &m->values[m->in_x];
     if (v->slot != NONE || v->input != NONE) return;
     v->slot = take_slot(m);
-    put(m, VA_PUT_F32, slot_at(v->slot), 0);
+    put(m, (int)codes[m->t->type].put, slot_at(v->slot), 0);
 }
 
 static bool is_one(const maker *m, const value *v)
@@ -133,7 +106,7 @@ static bool is_one(const maker *m, const value *v)
 }
 static dtype type_of(const maker *m, const value *v)
 {
-    return v->input == NONE || v->input == m->ch->n_in ? DT_F32 : m->ch->in[v->input].t;
+    return v->input == NONE || v->input == m->ch->n_in ? m->t->type : m->ch->in[v->input].t;
 }
 static place place_of(const maker *m, const value *v)
 {
@@ -163,7 +136,8 @@ static void load_x(maker *m, int v)
     m->in_x = v;
 }
 
-/* Where fp32 elements of an operand are while the function runs; *drop: a slot to be given back after it. */
+/* Where elements of an operand, of the tile's type, are while the function runs; *drop: a slot to be given back
+ * after it. */
 static place operand(maker *m, int v, int *size, int *drop)
 {
     value *x = &m->values[v];
@@ -179,7 +153,7 @@ static place operand(maker *m, int v, int *size, int *drop)
         m->t->fill[m->t->n_fills].slot = s, m->t->fill[m->t->n_fills++].value = one;
         return slot_at(s);
     }
-    if (t == DT_F32) {
+    if (t == m->t->type) {
         *size = size_of(m, x);
         return place_of(m, x);
     }
@@ -207,7 +181,8 @@ static void join(maker *m) /* the last act with the one before it, where that ca
     for (size_t i = 0; i < COUNT(joined); i++)
         if (a->act.code == (int)joined[i].first && b->act.code == (int)joined[i].then) {
             a->act.code = (int)joined[i].both;
-            a->own[1] = b->own[0], a->value[1] = b->value[0];
+            if (fns[joined[i].then].params) a->own[1] = b->own[0], a->value[1] = b->value[0];
+            else a->z = b->at, a->act.z_size = b->act.size;
             t->n_acts--;
             return;
         }
@@ -227,7 +202,8 @@ static void find_products(maker *m, const int (*of)[3])
             int a = of[at][0], b = of[at][1];
             if (is_one(m, &m->values[a])) a = of[at][1], b = of[at][0];
             const value *x = &m->values[a];
-            if (!is_one(m, &m->values[b]) || is_one(m, x) || x->input == NONE || type_of(m, x) != DT_F32) continue;
+            if (!is_one(m, &m->values[b]) || is_one(m, x) || x->input == NONE || type_of(m, x) != m->t->type)
+                continue;
             v->times = a, v->by = b;
             break; /* the other one is the tile's */
         }
@@ -270,7 +246,7 @@ static void make_fn(maker *m, const chain_op *o, const int *given, int result)
     if (n == 2 && is_one(m, y) && (swaps || f == VF_SUB)) { /* x - v is x + -v, bit for bit */
         a = put(m, f == VF_MUL ? VF_MUL_P : VF_ADD_P, (place){ 0 }, 0);
         a->value[0] = value_of(m, y->input, f == VF_SUB);
-    } else if (n == 2 && type_of(m, y) == DT_F16 && coded(f) != NONE)
+    } else if (n == 2 && type_of(m, y) == DT_F16 && m->t->type == DT_F32 && coded(f) != NONE)
         a = put(m, coded(f), place_of(m, y), size_of(m, y));
     else {
         place at[2] = { { 0 } };
@@ -478,9 +454,17 @@ static bool find_adam(const exec_chain *ch, const exec_tape *t, tape_adam *a)
     return r.ok;
 }
 
-an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
+/* The rows of a result may become runs of any length as other tensors change: where one is never as short as those
+ * that no tape is made of, a chain is run in one way whatever the number of rows. */
+static bool fuses(const image *im, const exec_chain *ch)
 {
-    if (!fits(ch)) return AN_OK;
+    const etensor *y = &im->p->tensors.at[ch->out[0].y];
+    return y->rank && y->dim[y->rank - 1] >= SHORTEST_RUN;
+}
+
+/* *out: NULL, if the chain can have none whose tile holds elements of that type. */
+static an_status make_tape(image *im, const exec_chain *ch, dtype type, exec_tape **out, diag *d)
+{
     arena_mark mark = arena_save(&im->tmp);
     maker m = { .ch = ch, .in_x = NONE };
     m.values = TAKE(&im->tmp, value, (size_t)ch->n_ops + 1);
@@ -488,18 +472,29 @@ an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
     tape_act *acts = TAKE(&im->tmp, tape_act, MOST_ACTS);
     exec_tape *t = TAKE(&im->prepared, exec_tape, 1);
     if (!m.values || !of || !acts || !t) return diag_nomem(d);
-    m.t = t, t->acts = acts, t->tile = ch->env->v->tile;
+    m.t = t, t->acts = acts, t->type = type;
+    t->tile = type == DT_F32 ? ch->env->v->tile : ch->env->v->halves_tile;
     make_acts(&m, of);
-    if (!m.hard) {
+    if (!m.hard && (type == DT_F32 || exec_halves_hold(t, fuses(im, ch)))) {
         t->acts = TAKE(&im->prepared, tape_act, (size_t)t->n_acts);
         if (!t->acts) return diag_nomem(d);
         memcpy(t->acts, acts, (size_t)t->n_acts * sizeof *acts);
         tape_adam *adam = TAKE(&im->prepared, tape_adam, 1);
         if (!adam) return diag_nomem(d);
         t->adam = find_adam(ch, t, adam) ? adam : NULL;
-        ch->tape = t;
+        *out = t;
     }
     arena_back(&im->tmp, mark);
+    return AN_OK;
+}
+
+an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
+{
+    exec_tape *t = NULL;
+    if (!fits(ch)) return AN_OK;
+    if (exec_halves_wanted(ch)) TRY(make_tape(im, ch, DT_F16, &t, d));
+    if (!t) TRY(make_tape(im, ch, DT_F32, &t, d));
+    ch->tape = t;
     return AN_OK;
 }
 
@@ -507,7 +502,7 @@ an_status exec_tape_make(image *im, exec_chain *ch, diag *d)
 
 size_t exec_tape_bytes(const exec_chain *ch)
 {
-    return (size_t)ch->tape->n_slots * (size_t)ch->tape->tile * sizeof(float);
+    return (size_t)ch->tape->n_slots * (size_t)ch->tape->tile * (size_t)exec_size(ch->tape->type);
 }
 
 /* Rows of equal length one behind the other, or one of any length. */
@@ -700,6 +695,14 @@ static int64_t shortest_run(const exec_chain *ch, const ground *g, const walker 
     return len;
 }
 
+static void fill_slot(const exec_tape *t, const vec_kernels *v, char *slot, float x)
+{
+    const uint16_t h = t->type == DT_F16 ? f16_from_f64((double)x) : 0;
+    if (t->type == DT_F32) v->fill((float *)(void *)slot, x, t->tile);
+    else
+        for (int i = 0; i < t->tile; i++) memcpy(slot + (size_t)i * sizeof h, &h, sizeof h);
+}
+
 void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int64_t at, int64_t n, void *scratch)
 {
     const exec_tape *t = ch->tape;
@@ -711,7 +714,7 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
     stretch s = { .one = one, .one_row = one_row };
     walker walk[TAPE_INPUTS];
     find_ground(ch, c, &g);
-    s.ch = ch, s.scratch = scratch, s.slot_bytes = t->tile * (int64_t)sizeof(float);
+    s.ch = ch, s.scratch = scratch, s.slot_bytes = t->tile * exec_size(t->type);
     for (int i = 0; i < ch->n_in; i++) walk[i] = walker_at(&ch->in[i], walks(&ch->in[i]) ? at : 0);
     for (int64_t done = 0, len; done < n; done += s.rows * len) {
         len = shortest_run(ch, &g, walk, n - done);
@@ -738,8 +741,8 @@ void exec_tape_run(const exec_chain *ch, const run_ctx *c, const float *acc, int
             continue;
         }
         for (int i = 0; i < t->n_fills; i++)
-            v->fill((float *)(void *)slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0], t->tile);
+            fill_slot(t, v, slot_mem(&s, t->fill[i].slot), s.one[t->fill[i].value][0]);
         bind(&s, acts);
-        v->tape(acts, t->n_acts, s.rows, len);
+        (t->type == DT_F16 ? v->halves : v->tape)(acts, t->n_acts, s.rows, len);
     }
 }

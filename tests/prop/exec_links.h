@@ -49,6 +49,21 @@ static inline void random_links(links *l, int n_inputs, int n_steps, bool all_ex
 static inline uint32_t n_of(const links *l) { return 1 + (uint32_t)l->steps[0]; }
 static inline uint32_t m_of(const links *l) { return 1 + (uint32_t)l->params[0]; }
 
+/* On the plain processor a sum of a product that becomes fp16 may be rounded once, where fp32 rounds it twice: a step
+ * of fp16, now and then. */
+static inline bool may_fuse(const prog *g, const links *l)
+{
+    bool half = true, product = false, sum = false;
+    for (size_t k = 0; k < g->p->outputs.n; k++)
+        half = half && g->p->tensors.at[g->p->outputs.at[k].tensor].dt == DT_F16;
+    for (int64_t k = 0; k < l->steps[0] / CHAIN_STEP; k++) {
+        const int64_t f = l->steps[1 + k * CHAIN_STEP + STEP_FN];
+        product = product || f == FN_MUL || f == FN_AFFINE;
+        sum = sum || f == FN_ADD || f == FN_SUB || f == FN_AFFINE;
+    }
+    return half && product && sum;
+}
+
 static inline int random_dims(int64_t *d, int64_t most)
 {
     int rank = (int)upto(1, 4);

@@ -696,6 +696,86 @@ static void tape_rows(const vec_kernels *v, const vec_kernels *plain)
     }
 }
 
+/* ---- tapes of halves ---- */
+
+static double half_of(double x) { return f16_to_f64(f16_from_f64(x)); }
+static void put_half(uint16_t *to, double x) { *to = f16_from_f64(x); }
+static double odd_half(void) { return rng_below(&R, 2) ? half_of((double)number()) : f16_to_f64((uint16_t)rng_next(&R)); }
+
+/* Functions in fp16 give the bits of fp32, rounded; sums of a product are rounded once. Nothing is touched beside
+ * the result. */
+static void half_function(const vec_kernels *v, vec_fn f, bool sum, int64_t n)
+{
+    enum { MOST_HALVES = 300, GUARD = 8 };
+    static uint16_t x[MOST_HALVES], y[MOST_HALVES], z[MOST_HALVES], to[MOST_HALVES + GUARD], want[MOST_HALVES];
+    static float a[MOST_HALVES], b[MOST_HALVES], c[MOST_HALVES], r[MOST_HALVES];
+    const float p[2] = { rng_below(&R, 2) ? 0.75f : (float)half_of(rng_range(&R, -4, 4)), 3 };
+    for (int64_t i = 0; i < n; i++) {
+        put_half(&x[i], odd_half()), put_half(&y[i], odd_half()), put_half(&z[i], odd_half());
+        if (rng_below(&R, 4) == 0) y[i] = x[i];
+    }
+    for (int64_t i = 0; i < n + GUARD; i++) to[i] = 0xa5a5;
+    v->load(a, DT_F16, x, n), v->load(b, DT_F16, y, n), v->load(c, DT_F16, z, n);
+    vec_act acts[] = { { .code = VA_X_F16, .size = 2, .at = x, .z = x },
+                       { .code = (int)f, .size = 2, .z_size = 2, .p = { &p[0], &p[1] }, .at = y, .z = z },
+                       { .code = n % 2 ? VA_PUT_F16 : VA_PAST_F16, .size = 2, .at = to, .z = x } };
+    v->halves(acts, COUNT(acts), 1, n);
+    v->fn[f](r, a, b, c, p, n);
+    v->store(want, DT_F16, r, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double A = (double)a[i], B = (double)b[i], C = (double)c[i], P = (double)p[0], Q = (double)p[1];
+        if (sum) put_half(&want[i], f == VF_AFFINE ? fma(P, A, Q) : f == VF_MUL_ADD ? fma(A, B, C) : fma(P, B, A));
+        const double got = f16_to_f64(to[i]), exact = f16_to_f64(want[i]);
+        if (!same((float)got, (float)exact))
+            fail_msg("%s: %s of halves (%.9g, %.9g, %.9g), parameters %.9g and %.9g, is %.9g, wanted %.9g", v->name,
+                     fns[f].name, A, B, C, P, Q, got, exact);
+    }
+    for (int64_t i = n; i < n + GUARD; i++) assert_int_equal(to[i], 0xa5a5);
+}
+
+/* Rows with parameters of their own, an operand that all have in common, and a slot. */
+static void half_rows(const vec_kernels *v, int64_t len)
+{
+    enum { ROWS = 3, LONGEST = 300, GUARD = 8 };
+    static uint16_t x[ROWS * LONGEST], common[LONGEST], slot[256], to[ROWS * LONGEST + GUARD];
+    const float gain[ROWS] = { 2, -3, 0.5f }, offset = 1;
+    assert_true(v->halves_tile <= (int)COUNT(slot) && len <= LONGEST);
+    for (int64_t i = 0; i < ROWS * len; i++) put_half(&x[i], (double)number());
+    for (int64_t i = 0; i < len; i++) put_half(&common[i], (double)number());
+    for (int64_t i = 0; i < ROWS * len + GUARD; i++) to[i] = 0xa5a5;
+    vec_act acts[] = { { .code = VA_X_F16, .size = 2, .row = len * 2, .at = x, .z = slot },
+                       { .code = VF_AFFINE, .p = { gain, &offset }, .p_row = { 1, 0 }, .at = slot, .z = slot },
+                       { .code = VA_PUT_F16, .at = slot, .z = slot },
+                       { .code = VF_MUL, .size = 2, .at = common, .z = slot },
+                       { .code = VF_ADD, .at = slot, .z = slot },
+                       { .code = VA_PUT_F16, .size = 2, .row = len * 2, .at = to, .z = slot } };
+    for (size_t k = 0; k < COUNT(acts); k++)
+        for (int m = 0; m < 2; m++)
+            if (!acts[k].p[m]) acts[k].p[m] = &offset;
+    v->halves(acts, COUNT(acts), ROWS, len);
+    for (int64_t i = 0; i < ROWS * len; i++) {
+        const double scaled = half_of(fma((double)gain[i / len], f16_to_f64(x[i]), (double)offset)),
+                     want = half_of(half_of(scaled * f16_to_f64(common[i % len])) + scaled);
+        if (!same((float)f16_to_f64(to[i]), (float)want))
+            fail_msg("%s: rows of %lld halves: element %lld", v->name, (long long)len, (long long)i);
+    }
+    for (int64_t i = ROWS * len; i < ROWS * len + GUARD; i++) assert_int_equal(to[i], 0xa5a5);
+}
+
+static void halves(const vec_kernels *v, const vec_kernels *plain)
+{
+    (void)plain;
+    if (!v->halves) return;
+    for (int64_t n = 1; n <= 300; n += n % 16 == 1 ? 3 : 1) {
+#define HALF_FN(id, x, others, made, value) half_function(v, VF_##id, false, n);
+#define HALF_SUM(id, x, others, made, value) half_function(v, VF_##id, true, n);
+#include "kernel/half.def"
+#undef HALF_FN
+#undef HALF_SUM
+        half_rows(v, n);
+    }
+}
+
 /* An update by Adam gives the bits of its operations one by one, over its operands or beside them, past the caches or
  * not; nothing is touched beside them. */
 static void adam_of(const vec_kernels *v, int form, int64_t n)
@@ -758,6 +838,7 @@ static void test_tapes(void **state)
     (void)state;
     each_row(tapes);
     each_row(tape_rows);
+    each_row(halves);
     each_row(adams);
 }
 
