@@ -82,5 +82,5 @@ bool exec_halves_hold(const exec_tape *t, bool fuses)
             if (a->act.code >= VF_COUNT || !follow(a, fuses, slot, &x)) return false;
         }
     }
-    return true;
+    return t->n_acts > 0 && t->acts[t->n_acts - 1].act.code == VA_PUT_F16;
 }

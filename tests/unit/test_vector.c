@@ -760,6 +760,13 @@ static void half_rows(const vec_kernels *v, int64_t len)
             fail_msg("%s: rows of %lld halves: element %lld", v->name, (long long)len, (long long)i);
     }
     for (int64_t i = ROWS * len; i < ROWS * len + GUARD; i++) assert_int_equal(to[i], 0xa5a5);
+    /* a number in all places, less the elements in common */
+    vec_act from_one[] = { { .code = VA_X_ONE, .p = { &gain[1], &offset }, .at = slot, .z = slot },
+                           { .code = VF_SUB, .p = { &offset, &offset }, .size = 2, .at = common, .z = slot },
+                           { .code = VA_PAST_F16, .p = { &offset, &offset }, .size = 2, .at = to, .z = slot } };
+    v->halves(from_one, COUNT(from_one), 1, len);
+    for (int64_t i = 0; i < len; i++)
+        assert_true(same((float)f16_to_f64(to[i]), (float)half_of((double)gain[1] - f16_to_f64(common[i]))));
 }
 
 static void halves(const vec_kernels *v, const vec_kernels *plain)
