@@ -14,7 +14,7 @@
 
 #include "engine/exec_columns.h"
 
-enum { COLUMN_STEP = 64, SUMS = 3, PARTS = 2, ALIGNED = VEC_LINE / sizeof(float) };
+enum { COLUMN_STEP = 64, SUMS = 4, PARTS = 2, ALIGNED = VEC_LINE / sizeof(float) };
 
 typedef struct {
     const unsigned char *x;
@@ -24,12 +24,16 @@ typedef struct {
     bool wide; /* of some columns the squares leave fp32; their scale is 0 or no number */
     /* per column: of a softmax the first, of a layer norm the second; at last sum is what it is scaled by */
     float *base, *mean, *sum;
+    /* of a norm whose rows may be multiplied in fp16: scales as vec_kernels.parts makes them, and how many it could */
+    uint16_t *high, *low;
+    int64_t fit;
 } block;
 
 typedef struct {
     const run_ctx *c;
     const columns *k;
     float *gain, *bias; /* NULL: none */
+    bool halves;        /* rows may be multiplied in fp16 */
     float *sums, *part[2], *exps;
     _Atomic int64_t *next; /* block, of all threads */
 } room;
@@ -52,6 +56,7 @@ static void open_block(const room *m, int64_t which, int slot, block *b)
                   .base = sums,
                   .mean = sums + k->block,
                   .sum = sums + 2 * k->block };
+    b->high = (uint16_t *)(void *)(sums + 3 * k->block), b->low = b->high + k->block;
     b->stream = k->stream && (uintptr_t)b->y % VEC_LINE == 0 && k->inner * out % VEC_LINE == 0;
     if (k->exps) v->soft_begin(b->base, b->sum, b->lines, half(k));
     else v->fill(b->mean, 0, b->lines), v->fill(b->sum, 0, b->lines);
@@ -89,8 +94,9 @@ static void exps_band(const room *m, const block *now, const block *done, int64_
     }
 }
 
-static void settle(const columns *k, block *b)
+static void settle(const room *m, block *b)
 {
+    const columns *k = m->k;
     const vec_kernels *v = k->env->v;
     const float per = 1 / (float)k->n;
     if (k->exps) {
@@ -100,21 +106,48 @@ static void settle(const columns *k, block *b)
     b->wide = !(v->largest(b->sum, b->lines) < INFINITY);
     if (k->kind != NORM_L2) v->fn[VF_MUL_P](b->sum, b->sum, NULL, NULL, &per, b->lines);
     v->fn[VF_RSQRT](b->sum, b->sum, NULL, NULL, &k->eps, b->lines);
+    if (m->halves) b->fit = v->parts(b->high, b->low, b->sum, b->lines);
 }
 
-/* What a band at row r is scaled by. */
+/* What a band at row r is scaled by. Some columns' scales may not fit in fp16: then those of the others are not used
+ * here (put_mixed). */
 static vec_affine scaled_by(const room *m, const block *b, int64_t r)
 {
     const columns *k = m->k;
-    return (vec_affine){ .mean = k->exps ? b->base : k->kind == NORM_LAYER ? b->mean : NULL,
+    const bool fit = b->fit > 0 && b->fit == b->lines;
+    return (vec_affine){ .scale_f16 = { fit ? b->high : NULL, fit ? b->low : NULL },
+                         .mean = k->exps ? b->base : k->kind == NORM_LAYER ? b->mean : NULL,
                          .scale = b->sum,
                          .gain = m->gain ? m->gain + r : NULL,
                          .bias = m->bias ? m->bias + r : NULL,
                          .stream = b->stream };
 }
 
+static bool mixed(const block *b) { return b->fit > 0 && b->fit < b->lines; }
+
+/* A column has the same bits whatever those beside it are: runs of columns whose scales fit in fp16, or do not. */
+static void put_mixed(const room *m, const block *b, int64_t r, int64_t rows)
+{
+    const columns *k = m->k;
+    const int64_t in = exec_size(k->tx), ld = k->inner;
+    const vec_affine all = scaled_by(m, b, r);
+    for (int64_t i = 0, end; i < b->lines; i = end) {
+        const bool fit = b->high[i] != 0;
+        for (end = i + 1; end < b->lines && (b->high[end] != 0) == fit; end++) {}
+        vec_affine p = all;
+        p.scale += i, p.stream = false;
+        if (fit) p.scale_f16[0] = b->high + i, p.scale_f16[1] = b->low + i;
+        const int64_t at = (r * ld + i) * in;
+        k->env->v->affine_rows(b->y + at, k->ty, ld, b->x + at, k->tx, ld, &p, rows, end - i);
+    }
+}
+
 static void put(const room *m, const block *b, int64_t r, int64_t rows)
 {
+    if (mixed(b)) {
+        put_mixed(m, b, r, rows);
+        return;
+    }
     /* rows: as many lines as a core waits for at a time, where columns are a line or two; of fp32 there are too many to
      * ask for */
     enum { OWN = 3 * VEC_BAND };
@@ -175,7 +208,7 @@ static void turn(const room *m, const block *now, int64_t r, const block *done, 
     const vec_kernels *v = k->env->v;
     const int64_t ld = k->inner * exec_size(k->tx), rows = MIN(VEC_BAND, k->n - r);
     const bool both = done && now && k->tx == k->ty && rows == VEC_BAND && back + VEC_BAND <= k->n;
-    if (both && done->stream && now->lines == done->lines && now->lines % (2 * v->width) == 0) {
+    if (both && !mixed(done) && done->stream && now->lines == done->lines && now->lines % (2 * v->width) == 0) {
         const vec_turns p = { .x = now->x + r * ld,
                               .base = now->base, .mean = now->mean, .sum = now->sum,
                               .part = { m->part[0], m->part[1] },
@@ -211,10 +244,18 @@ static void in_turns(const room *m, int64_t task)
             else turn(m, now, r, done, last - r);
         }
         if (done) put_wide(m, done);
-        if (now) settle(k, now);
+        if (now) settle(m, now);
         done = now;
         if (now) at = k->stream ? next_block(m) : at + 1;
     }
+}
+
+/* May rows be multiplied in fp16? */
+static bool halves(const room *m)
+{
+    const columns *k = m->k;
+    if (!k->env->v->parts || !half(k) || k->exps || k->kind == NORM_LAYER || m->bias) return false;
+    return !m->gain || (k->par_t[0] == DT_F16 && k->env->v->largest(m->gain, k->n) < INFINITY);
 }
 
 static void some_blocks(void *ctx, int64_t task, int thread)
@@ -223,6 +264,7 @@ static void some_blocks(void *ctx, int64_t task, int thread)
     const columns *k = m.k;
     float *mem = (float *)(void *)((char *)m.c->work + (size_t)thread * k->each);
     m.gain = parameter(&m, 0, mem), m.bias = parameter(&m, 1, mem + k->n);
+    m.halves = halves(&m);
     m.sums = mem + ROUND_UP(COLUMNS_PARAMS * k->n, (int64_t)ALIGNED);
     m.part[0] = m.sums + 2 * SUMS * k->block, m.part[1] = m.part[0] + k->block;
     m.exps = m.sums + ROUND_UP((2 * SUMS + PARTS) * k->block, (int64_t)ALIGNED);

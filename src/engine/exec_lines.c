@@ -354,6 +354,14 @@ static const float *parameter(const task *t, int k, float *room)
     return room;
 }
 
+/* The gain as fp16 it was, if it is finite; NULL: it is not. */
+static const void *gain_f16(const task *t, const float *gain)
+{
+    const state *s = t->s;
+    const bool is = gain && s->par[0].t == DT_F16 && s->env->v->largest(gain, s->n) < INFINITY;
+    return is ? ctx_mem(t->c, s->par[0].tensor) : NULL;
+}
+
 static float line_mean(const state *s, const void *x)
 {
     return s->kind == NORM_LAYER ? s->env->v->along(s->tx, x, STAT_SUM, 0, 0, s->n) / (float)s->n : 0;
@@ -383,6 +391,7 @@ static void norm_plain(task *t)
     const unsigned char *x = (const unsigned char *)ctx_mem(t->c, s->x) + t->base * in;
     unsigned char *y = (unsigned char *)ctx_mem(t->c, s->y) + t->base * out;
     vec_affine p = { .gain = parameter(t, 0, t->buf), .bias = parameter(t, 1, t->buf + s->n), .stream = streams(t, y) };
+    p.gain_f16 = gain_f16(t, p.gain);
     if (s->n >= LONG_LINE) norm_lines(t, x, y, &p);
     else
         for (int64_t i = 0, k; i < t->lines; i += k, x += k * s->n * in, y += k * s->n * out) {

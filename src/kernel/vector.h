@@ -68,6 +68,10 @@ typedef struct {
     int64_t ahead;             /* what lies so many bytes behind x is asked for, to the first cache */
     /* affine_rows: so many bytes behind y will be written, and another's cache may have it; 0: nothing is asked for */
     int64_t own;
+    /* Leave to multiply in fp16, from fp16 to fp16 without mean and bias, where gains are finite fp16 numbers and x *
+     * scale is finite in fp16, as in a norm. affine: the gain as fp16; affine_rows, turns: the scale as `parts` made it,
+     * none of them 0. NULL: there is none. */
+    const void *gain_f16, *scale_f16[2];
 } vec_affine;
 
 /* Pairs of rows turned by an angle per column. */
@@ -237,6 +241,9 @@ typedef struct {
     /* As affine for rows ldy and ldx elements apart, and F32 to BF16. */
     void (*affine_rows)(void *y, dtype ty, int64_t ldy, const void *x, dtype tx, int64_t ldx, const vec_affine *p,
                         int64_t rows, int64_t n);
+    /* high, low: fp16 whose sum is x, for affine_rows and turns; both 0 where they could not stand for it. Returns how
+     * many are not. NULL where there is no use for them. */
+    int64_t (*parts)(void *high, void *low, const float *x, int64_t n);
     /* y = (x - sum(p * x)) * p, back through a softmax that gave p; y and p F32 or BF16. */
     void (*soft_back)(void *y, dtype ty, const float *x, const void *p, dtype tp, int64_t n);
     /* y = x * by; F32 or BF16. */

@@ -306,12 +306,36 @@ static void test_gains(void **state)
         }
 }
 
+/* Norms of fp16 down columns of all sizes beside each other, and along rows of them: near the reference, and the same
+ * bits for any number of threads, that is, whichever columns are looked at together. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 24; round++) {
+        const int64_t n = upto(2, 90), m = upto(1, chance(50) ? 1500 : 70), axis = round % 2;
+        const int kind = round / 2 % 2 ? NORM_L2 : NORM_RMS;
+        prog g;
+        prog_open(&g, &numerics_cpu);
+        const int64_t along[] = { axis ? 1 : n, axis ? m : 1 }, x = input(&g, DT_F16, DIMS(n, m), TAME, 1),
+                      gain = chance(70) ? input(&g, DT_F16, along, 2, TAME, 2) : -1;
+        for (int64_t i = 0; i < n * m; i++) {
+            const int64_t line = axis ? i / m : i % m;
+            dtype_store(DT_F16, g.in[0], i, ldexp(dtype_load(DT_F16, g.in[0], i), (int)(line * 7919 % 20) - 6));
+        }
+        const int64_t y = prog_out(&g, DT_F16, DIMS(n, m));
+        prog_insn(&g, IN_NORM, INTS(y, x, gain, -1), INTS(1, axis, kind), REALS(1e-5));
+        compare(&g, "sizes", 1e-4, 1e-3);
+        same_on_threads(&g, "sizes");
+        prog_close(&g);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines),      cmocka_unit_test(test_sums),       cmocka_unit_test(test_long_lines),
         cmocka_unit_test(test_many_lines), cmocka_unit_test(test_past_lines), cmocka_unit_test(test_log_sum_exp),
-        cmocka_unit_test(test_gains),      cmocka_unit_test(test_past_planes),
+        cmocka_unit_test(test_gains),      cmocka_unit_test(test_sizes),      cmocka_unit_test(test_past_planes),
     };
     return cmocka_run_group_tests(tests, open_pools, close_pools);
 }

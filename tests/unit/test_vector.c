@@ -270,12 +270,14 @@ static void statistics(const vec_kernels *v, const vec_kernels *plain)
 static bool near(double got, double want, double tol) { return fabs(got - want) <= tol * fmax(1, fabs(want)); }
 
 /* Every mixture of mean, gain and offset, each pair of types, past the caches or not; nothing around a row is
- * touched. With squares of the next row in the same loop: the same bits. */
+ * touched. With squares of the next row in the same loop: the same bits. Gains that are fp16 may be given as such: one
+ * rounding then, too. */
 static void gains(const vec_kernels *v, const vec_kernels *plain)
 {
     enum { R_ = 5, PITCH = 160 };
     static _Alignas(VEC_LINE) unsigned char out[4 * R_ * PITCH], raw[4 * R_ * PITCH], once[4 * R_ * PITCH];
     float x[R_ * PITCH], col[2][PITCH], row[2][PITCH], back[PITCH];
+    uint16_t gain_f16[PITCH], high[PITCH], low[PITCH];
     for (int mix = 0; mix < 128; mix++)
         for (size_t s = 0; s < COUNT(sizes); s++) {
             dtype tx = mix & 64 ? DT_BF16 : mix & 1 ? DT_F16 : DT_F32, ty = mix & 64 ? DT_BF16 : mix & 2 ? DT_F16 : DT_F32;
@@ -286,22 +288,26 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
                 col[0][i] = (float)rng_range(&R, -1, 1), col[1][i] = (float)rng_range(&R, 0.5, 2),
                 row[0][i] = (float)rng_range(&R, -2, 2), row[1][i] = (float)rng_range(&R, -2, 2);
             v->store(raw, tx, x, R_ * PITCH), v->load(x, tx, raw, R_ * PITCH);
+            v->store(gain_f16, DT_F16, row[0], PITCH), v->load(row[0], DT_F16, gain_f16, PITCH);
             bool mean = mix & 4, gain = mix & 8, bias = mix & 16;
             vec_affine p = { .gain = gain ? row[0] : NULL,
                              .bias = bias ? row[1] : NULL,
                              .mean_1 = mean ? 0.75f : 0,
-                             .scale_1 = 1.5f,
-                             .stream = mix & 32 };
+                             .scale_1 = (float[]){ 1.5f, 0.7182818f, 0.002f, 0.0007f }[s % 4],
+                             .stream = mix & 32,
+                             .gain_f16 = gain && s % 3 ? gain_f16 : NULL };
             memset(out, 0xa5, sizeof out);
             v->affine(out, ty, raw, tx, &p, n);
             v->fence();
             assert_int_equal(out[n * sy], 0xa5);
             v->load(back, ty, out, n);
-            for (int64_t i = 0; i < n; i++)
-                assert_true(near((double)back[i],
-                                 ((double)x[i] - (double)p.mean_1) * 1.5 * (gain ? (double)row[0][i] : 1) +
-                                     (bias ? (double)row[1][i] : 0),
-                                 tol));
+            for (int64_t i = 0; i < n; i++) {
+                const double want = ((double)x[i] - (double)p.mean_1) * (double)p.scale_1 * (gain ? (double)row[0][i] : 1) +
+                                    (bias ? (double)row[1][i] : 0);
+                assert_true(near((double)back[i], want, tol));
+                if (ty == DT_F16 && !mean && !bias)
+                    assert_true(fabs((double)back[i] - want) <= 0x1.008p-11 * fabs(want) + 0x1p-23);
+            }
             memcpy(once, out, sizeof once);
             memset(out, 0xa5, sizeof out);
             const float *next = (const float *)(const void *)(raw + PITCH * dtype_bits(tx) / 8),
@@ -311,18 +317,24 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
             assert_memory_equal(out, once, sizeof once);
             assert_true(same(squares, v->along(tx, next, STAT_SQUARES, less, 0, n)));
             p.mean = mean ? col[0] : NULL, p.scale = col[1];
+            const bool halves = v->parts && tx == DT_F16 && ty == DT_F16 && !mean && !bias && s % 3;
+            if (halves) {
+                assert_int_equal(v->parts(high, low, col[1], PITCH), PITCH);
+                p.scale_f16[0] = high, p.scale_f16[1] = low;
+            }
             memset(out, 0xa5, sizeof out);
             v->affine_rows(out, ty, PITCH, raw, tx, PITCH, &p, R_, n);
             v->fence();
             for (int r = 0; r < R_; r++) {
                 assert_int_equal(out[(r * PITCH + n) * sy], 0xa5);
                 v->load(back, ty, out + r * PITCH * sy, n);
-                for (int64_t i = 0; i < n; i++)
-                    assert_true(near((double)back[i],
-                                     ((double)x[r * PITCH + i] - (mean ? (double)col[0][i] : 0)) * (double)col[1][i] *
-                                             (gain ? (double)row[0][r] : 1) +
-                                         (bias ? (double)row[1][r] : 0),
-                                     tol));
+                for (int64_t i = 0; i < n; i++) {
+                    const double want = ((double)x[r * PITCH + i] - (mean ? (double)col[0][i] : 0)) *
+                                            (double)col[1][i] * (gain ? (double)row[0][r] : 1) +
+                                        (bias ? (double)row[1][r] : 0);
+                    assert_true(near((double)back[i], want, tol));
+                    if (halves) assert_true(fabs((double)back[i] - want) <= 0x1.008p-11 * fabs(want) + 0x1p-23);
+                }
             }
             v->store(raw, ty, x, n);
             memset(out, 0xa5, sizeof out);
@@ -332,6 +344,26 @@ static void gains(const vec_kernels *v, const vec_kernels *plain)
             assert_int_equal(out[(n + mix % 7) * sy], 0xa5);
         }
     (void)plain;
+}
+
+/* Scales as two fp16, where they can be: their sum is within 2^-22 of them, and both are 0 elsewhere. */
+static void halved(const vec_kernels *v, const vec_kernels *plain)
+{
+    static const float x[] = { 1,       0.1f, 0x1p-10f, 1000.3f, 0x1p14f, /* and what cannot */
+                               0x1p15f, 0,    0x1p-11f, 1e-30f,  -1,      INFINITY, NAN };
+    enum { FIT = 5 };
+    uint16_t parts[2][COUNT(x)];
+    float back[2][COUNT(x)];
+    (void)plain;
+    if (!v->parts) return;
+    assert_int_equal(v->parts(parts[0], parts[1], x, COUNT(x)), FIT);
+    for (int k = 0; k < 2; k++) v->load(back[k], DT_F16, parts[k], COUNT(x));
+    for (size_t i = 0; i < COUNT(x); i++) {
+        if (i >= FIT) assert_true(parts[0][i] == 0 && parts[1][i] == 0);
+        else
+            assert_true(back[0][i] != 0 && fabs((double)back[0][i] + (double)back[1][i] - (double)x[i]) <=
+                                               0x1p-22 * (double)x[i] + 0x1p-25);
+    }
 }
 
 static void soft_columns(const vec_kernels *v, float *base, float *sum, dtype t, const unsigned char *x, int64_t rows,
@@ -527,8 +559,9 @@ static void turns(const vec_kernels *v, const vec_kernels *plain)
     static _Alignas(VEC_LINE) unsigned char x[SIZE * ALL], done[SIZE * ALL], y[2][SIZE * ALL];
     static float raw[ALL], stat[2][3][LONG], mean[LONG], scale[LONG], gain[VEC_BAND], bias[VEC_BAND];
     static float part[2][LONG];
+    static uint16_t high[LONG], low[LONG], few[VEC_BAND];
     (void)plain;
-    for (int way = 0; way < 64; way++) {
+    for (int way = 0; way < 128; way++) {
         const dtype t = way & 1 ? DT_F16 : DT_F32;
         const vec_look how = way & 2 ? LOOK_EXPS : way & 4 ? LOOK_MOMENTS : LOOK_SQUARES;
         const int64_t n = way & 16 ? LONG : 128, ld = n * dtype_bits(t) / 8, all = n * VEC_BAND,
@@ -544,6 +577,11 @@ static void turns(const vec_kernels *v, const vec_kernels *plain)
         for (int r = 0; r < VEC_BAND; r++) gain[r] = (float)rng_range(&R, -2, 2), bias[r] = (float)rng_range(&R, -2, 2);
         vec_affine by = { .mean = how == LOOK_SQUARES ? NULL : mean, .scale = scale, .stream = true };
         if (how != LOOK_EXPS && way & 8) by.gain = gain, by.bias = how == LOOK_MOMENTS ? bias : NULL;
+        if (way & 64 && v->parts && t == DT_F16 && how == LOOK_SQUARES) {
+            assert_int_equal(v->parts(high, low, scale, n), n);
+            by.scale_f16[0] = high, by.scale_f16[1] = low;
+            v->store(few, DT_F16, gain, VEC_BAND), v->load(gain, DT_F16, few, VEC_BAND);
+        }
         const vec_turns p = { .x = x, .base = stat[0][0], .mean = stat[0][1], .sum = stat[0][2], .part = { part[0], part[1] },
                               .before = before, .done = done, .y = y[0], .by = by, .ld = ld };
         v->turns(&p, t, how, n);
@@ -852,7 +890,7 @@ static void test_tapes(void **state)
 static void test_gains(void **state)
 {
     (void)state;
-    each_row(gains);
+    each_row(gains), each_row(halved);
 }
 
 static void test_statistics(void **state)
