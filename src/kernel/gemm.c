@@ -426,6 +426,17 @@ static void have_piece(const run_ctx *x, const block *w, int64_t s, int64_t j)
     while (atomic_load_explicit(at, memory_order_acquire) != PACKED) sched_yield();
 }
 
+/* Are whole panels j and those behind it packed, `most` of them, for step s? How many, one after the other. */
+static int64_t packed_beside(const run_ctx *x, int64_t s, int64_t j, int64_t most)
+{
+    const plan *p = x->p;
+    const mark *at = x->marks + (x->pack.col_scale ? 0 : s);
+    int64_t n = 0;
+    if (!p->lazy) return most;
+    while (n < most && atomic_load_explicit(at + (j + n) * p->slab_steps, memory_order_acquire) == PACKED) n++;
+    return n;
+}
+
 /* Panel i of A at step s by the panels j0..j1 of B; sums: those of panel i. */
 static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char *sums)
 {
@@ -463,7 +474,12 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     }
     const char *ahead = t.ahead[1].at;
     const int64_t asked = t.ahead[0].step * (kn / g->b_kr); /* by a tile */
-    for (int64_t l = w->j0; l < w->j1; l++) {
+    /* tiles that are done by one call, few where all are looked at again; panels that are whole */
+    const int64_t abreast = !g->vec->rightward || x->as_is || high < g->mr ? 1
+                            : last && (!x->plain || c->squares)            ? ROW_TILES
+                                                                           : w->j1 - w->j0,
+                  whole = c->n / g->nr - x->j_first;
+    for (int64_t l = w->j0, n; l < w->j1; l += n) {
         const int64_t j = l + w->turn < w->j1 ? l + w->turn : l + w->turn - (w->j1 - w->j0);
         char *acc = p->k_steps > 1 ? sums + (j - w->j0) * tile_bytes : sums;
         const int64_t col = (x->j_first + j) * g->nr;
@@ -479,6 +495,9 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
         }
         if (!x->as_is && t.ahead[1].step) t.ahead[1].at = ahead + j * p->b.panel_bytes;
         const int64_t wide = MIN(c->n - col, g->nr);
+        n = 1;
+        if (abreast > 1 && j < whole)
+            n += packed_beside(x, s, j + 1, MIN(MIN(abreast, w->j1 - l), MIN(w->j1, whole) - j) - 1);
         t.cols = (int)wide;
         t.from = x->s_first + s ? acc : NULL;
         t.to = acc;
@@ -500,10 +519,19 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
             const char *beside = e->gate ? e->gate : e->pass.at ? e->pass.at : e->residual;
             t.beside = beside ? beside + i * g->mr * t.beside_ld + col * c_bytes : NULL;
         }
+        if (n > 1) {
+            t.right.b = p->b.panel_bytes, t.right.to = straight ? t.c_wide : tile_bytes;
+            t.right.near1 = t.ahead[1].step ? p->b.panel_bytes : 0;
+        }
+        t.right.tiles = n - 1;
         g->tile(&t);
-        if (last && !straight) finish_tile(c, i, x->j_first + j, acc, fix, g->math == GEMM_I8 ? col_scale(x, j) : NULL);
-        if (last && c->squares) tile_squares(c, i, x->j_first + j, p->n_panels); /* it is in the first cache now */
-        t.ahead[0].at += asked;
+        for (int64_t e = j; last && e < j + n; e++) { /* all in the first cache now */
+            if (!straight)
+                finish_tile(c, i, x->j_first + e, acc + (e - j) * tile_bytes, fix,
+                            g->math == GEMM_I8 ? col_scale(x, e) : NULL);
+            if (c->squares) tile_squares(c, i, x->j_first + e, p->n_panels);
+        }
+        t.ahead[0].at += asked * n;
     }
 }
 

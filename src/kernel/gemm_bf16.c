@@ -23,6 +23,7 @@ static inline vi v_bf16_run(vf low, vf high)
 #include "kernel/more_neon.inc"
 
 #define FEW_BY_LANES
+#define VEC_RIGHTWARD true /* gemm_a64.inc */
 #include "kernel/gemm_vec.inc"
 #include "kernel/gemm_a64.inc"
 

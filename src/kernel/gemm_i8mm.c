@@ -5,7 +5,8 @@
 
 #define A64_MMLA(c, a, b) "smmla v" #c ".4s, v" #a ".16b, v" #b ".16b\n"
 A64_PAIRS(tile_i8_real, EACH_PAIR, LOAD_PAIR, STORE_REAL, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 8, 1, 96)
-A64_TILE(tile_i8_8x12_i8mm, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 8, 1, 96, t->col_scale ? tile_i8_real : tile_i8_8x12_i8mm_pairs)
+A64_PAIRS(tile_i8_scaled, EACH_PAIR, LOAD_PAIR, STORE_SCALED, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 8, 1, 96)
+A64_TILE(tile_i8_8x12_i8mm, EACH_PAIR, LOAD_PAIR, STORE_PAIR, MMLA_STEP, MMLA_FIRST, MMLA_PAIR, 8, 1, 96, !t->col_scale ? tile_i8_8x12_i8mm_pairs : t->row_scale ? tile_i8_scaled : tile_i8_real)
 #else
 typedef int gemm_i8mm_other_architecture;
 #endif

@@ -111,6 +111,7 @@ typedef struct {
     void (*sum)(float *to, const float *from, int64_t step, int64_t parts, int64_t n);
     float (*squares)(const float *c, int64_t ld, int64_t rows, int64_t cols);          /* the sum of them all */
     int lanes;
+    bool rightward; /* its kernels' tiles go on with those to the right */
     double (*read)(const void *p, size_t bytes); /* touches every byte at full speed; the sum keeps it honest */
 } gemm_vec;
 
@@ -144,6 +145,12 @@ typedef struct {
      * (NULL: 1) are what goes to `to`, bit for bit as the epilogue has it. col_scale NULL: the sums go. */
     const float *col_scale, *row_scale;
     const int32_t *row_fix;
+    /* Whole tiles to the right of this whole one, done likewise: bytes from one to the next. `from` goes on with the
+     * next tile of scratch, C and the scales with the next columns. Only kernels whose vector code is `rightward` are
+     * given any. */
+    struct {
+        int64_t tiles, b, to, near1; /* near1: of ahead[1] */
+    } right;
 } tile_job;
 
 typedef void gemm_tile(const tile_job *t);

@@ -51,7 +51,8 @@ an_status run_near(const gemm_call *c, diag *d)
                            .rows = (int)MIN(c->m - i * g->mr, g->mr) };
             if (g->expand) g->vec->expand(g->a_pk, a, (float *)(void *)piece, t.k * g->mr);
             t.ahead[0].at = t.ahead[1].at = t.a;
-            for (int64_t j = 0; j * g->nr < c->n; j++) {
+            const int64_t whole = g->vec->rightward && t.rows == g->mr && (plain || !last) ? c->n / g->nr : 0;
+            for (int64_t j = 0; j * g->nr < c->n; j += 1 + t.right.tiles) {
                 char *acc = sums + (p.k_steps > 1 ? j * g->mr * g->nr * 4 : 0);
                 t.b = (const char *)c->b_packed + j * b_panel + k0 * b_k;
                 t.cols = (int)MIN(c->n - j * g->nr, g->nr);
@@ -59,6 +60,8 @@ an_status run_near(const gemm_call *c, diag *d)
                 const bool straight = last && plain && t.cols == g->nr && t.rows == g->mr;
                 t.to = straight ? (char *)c->c + (i * g->mr * c->ldc + j * g->nr) * c_bytes : acc;
                 t.to_ld = straight ? c->ldc * c_bytes : (int64_t)g->nr * 4;
+                t.right.tiles = MAX(whole - j - 1, 0), t.right.b = b_panel;
+                t.right.to = straight ? g->nr * c_bytes : (int64_t)g->mr * g->nr * 4;
                 g->tile(&t);
                 if (last && !straight) finish_tile(c, i, j, acc, NULL, NULL);
             }

@@ -8,6 +8,7 @@
 #include "kernel/more_neon.inc"
 
 #define FEW_BY_LANES
+#define VEC_RIGHTWARD true /* gemm_a64.inc */
 #include "kernel/gemm_vec.inc"
 #include "kernel/gemm_a64.inc"
 

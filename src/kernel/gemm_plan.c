@@ -95,8 +95,9 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     while (p.group == 1 && !far_parts && n_threads > 1 && p.cut_bits < CUT_BITS && (2 << p.cut_bits) <= wide)
         p.cut_bits++;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
-    int64_t tiles =
-        p.k_steps > 1 ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * ceil_div(p.stripe_panels, p.n_parts) : 1;
+    const int64_t tiles = p.k_steps > 1       ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * wide
+                          : g->vec->rightward ? ROW_TILES
+                                              : 1;
     /* between slabs those of a whole stripe rest, and any thread goes on with them */
     p.sums_bytes = p.slabs > 1 ? 0 : ROUND_UP((size_t)(tiles * tile), ALIGN);
     p.stripe_sums = p.slabs > 1 ? ROUND_UP((size_t)(mp * p.stripe_panels * tile), ALIGN) : 0;

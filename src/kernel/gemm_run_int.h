@@ -9,6 +9,7 @@ enum {
     ROWS_AHEAD = 32, /* of a B read as it is */
     LEAST_LANES = 8, /* of vectors that are worth the thin ways */
     THIN_ROWS = 64,  /* of a task of theirs */
+    ROW_TILES = 8,   /* whose sums of one step wait for each other, where a call does several */
     GROUP_STEP = 64, /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
 };
 
