@@ -64,7 +64,9 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     const int64_t step_bytes = l2 * (g->expand ? 3 : 2) / 8;
     int64_t b_panel = p.kc * g->nr * pk_bytes(g->b_pk), tile = (int64_t)g->mr * g->nr * 4;
     p.deep = p.k_steps == 1 || (g->fast && deep >= MIN(DEEP_PANELS, ceil_div(np, sharers)));
-    p.stripes = ceil_div(np, MAX(p.deep ? deep : step_bytes / MAX(b_panel, 1), 1) * sharers);
+    /* A passes by once for each stripe: one less is worth an eighth more than that. */
+    const int64_t fit = MAX(p.deep ? deep : step_bytes / MAX(b_panel, 1), 1) * sharers;
+    p.stripes = g->fast ? ceil_div(np, fit) : ceil_div(np * 8, fit * 9);
     p.stripe_panels = ceil_div(np, p.stripes);
     p.stripes = ceil_div(np, p.stripe_panels);
     if (!pack_layout(g, false, p.stripe_panels * g->nr, k, &p.b)) return false;
@@ -77,7 +79,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
     const int64_t share = ceil_div(p.stripe_panels, p.n_parts);
     const bool far_b = p.lazy && !g->fast && !p.deep && share * p.b.panel_bytes > l2,
                far_parts = far_b && (g->math == GEMM_I8 || g->expand);
-    p.slab_steps = far_b && !far_parts ? MIN(MAX(l2 / 2 / (share * b_panel), 1), p.k_steps) : p.k_steps;
+    p.slab_steps = far_b && !far_parts ? MIN(MAX(l2 / 2 * 9 / 8 / (share * b_panel), 1), p.k_steps) : p.k_steps;
     p.slabs = ceil_div(p.k_steps, p.slab_steps);
     if (p.slabs > 1 && !pack_layout(g, false, p.stripe_panels * g->nr, p.slab_steps * p.kc, &p.b)) return false;
     int64_t want = n_threads > 1 ? (int64_t)(far_parts ? FAR_PARTS_PER_THREAD : PARTS_PER_THREAD) * n_threads : 1;
