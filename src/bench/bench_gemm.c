@@ -283,8 +283,9 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     few f = { .packed = vec_forms[i].form == GEMV_FORMS };
     const gemm_kernel *g = gemm_pick(vec_forms[i].math, b->isa);
     const gemv_kernel *v = gemv_pick(b->isa);
-    static const float table[16] = { -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7 };
-    size_t ns, nv;
+    static const float palette[16] = { -8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7 },
+                       numbers[16] = { 0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1 };
+    size_t ns, nv, np;
     if (!gemm_scratch_bytes(g, VEC_M, n, VEC_K, pool_threads(b->pool), &ns) || !gemv_scratch_bytes(v, n, VEC_K, &nv))
         return diag_nomem(b->d);
     void *scratch = take(MAX(ns, nv));
@@ -293,8 +294,13 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
     double bytes = vec_forms[i].bytes * VEC_M * VEC_K;
     f.w = (gemv_weight){ .form = vec_forms[i].form, .m = VEC_M, .k = VEC_K, .w = weight,
                          .row_bytes = (int64_t)(VEC_K * (vec_forms[i].block ? 0.5 : vec_forms[i].bytes)),
-                         .row_scale = rows, .table = table, .table_rows = VEC_M, .block = vec_forms[i].block,
-                         .scale_type = DT_F16, .scale = scale };
+                         .row_scale = rows, .table = vec_forms[i].block ? numbers : palette, .table_rows = VEC_M,
+                         .block = vec_forms[i].block, .scale_type = DT_F16, .scale = scale };
+    void *panels = NULL; /* as a weight that is loaded has them */
+    if (gemv_panel_bytes(v, &f.w, &np)) {
+        if (!(f.w.panels = panels = take(np))) return free(scratch), diag_nomem(b->d);
+        gemv_panel_fill(b->pool, &f.w, panels);
+    }
     f.vec = (gemv_call){ .kernel = v, .pool = b->pool, .part = { { &f.w, y } }, .parts = 1, .n = n, .x = xv, .ldy = n,
                          .scratch = scratch, .scratch_bytes = MAX(ns, nv) };
     f.mat = (gemm_call){ .kernel = g, .pool = b->pool, .m = VEC_M, .n = n, .k = VEC_K, .a = weight, .b = xv, .c = y,
@@ -311,7 +317,7 @@ static an_status one_few(bench *b, size_t i, int64_t n, void *weight, void *scal
         bench_row(b, "gemv", what, f.packed ? gemm_name(g) : gemv_name(v), t, bytes, "GB/s", t.limit,
                   "reading as many bytes");
     peak_free(bytes_read);
-    free(scratch);
+    free(panels), free(scratch);
     return st;
 }
 
