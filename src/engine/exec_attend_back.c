@@ -168,6 +168,53 @@ static void product(work *w, int64_t m, int64_t n, int64_t k, size_t a, int64_t 
                                   .scratch_bytes = s->scratch_bytes }, &w->d);
 }
 
+static double at_place(const matrix *m, int64_t i) { return dtype_load(m->t, m->at, i); }
+
+/* The sum of n weights, `step` from each other, times elements of b that lie side by side. */
+static double sum_of(const matrix *weights, int64_t at, int64_t step, const matrix *b, int64_t from, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) sum += at_place(weights, at + i * step) * at_place(b, from + i);
+    return sum;
+}
+
+static bool all_finite(const state *s, const matrix *m, int64_t at, int64_t n)
+{
+    float x[BLOCK];
+    s->env->v->load(x, m->t, m->at + at * exec_size(m->t), n);
+    return s->env->v->largest(x, n) < INFINITY;
+}
+
+/* A zero weight behind the diagonal times what is not finite would be NaN. Where such a sum is, it is made again of
+ * the keys that rows see: n columns of c from `at` on, which are rows at `own` and below of a span. */
+static void mend_rows(const state *s, const matrix *c, int64_t high, int64_t at, int64_t own, int64_t n,
+                      const matrix *weights, const matrix *b)
+{
+    for (int64_t i = 0; s->period && i < high; i++) {
+        if (all_finite(s, c, i * c->ld + at, n)) continue;
+        for (int64_t r = 0; r < n; r++)
+            if (!isfinite(at_place(c, i * c->ld + at + r)))
+                dtype_store(c->t, c->at, i * c->ld + at + r,
+                            sum_of(weights, (at + r) * weights->ld, 1, b, i * b->ld, own + r + 1));
+    }
+}
+
+/* Likewise of the rows that see keys: n columns of c from key `at` on. */
+static void mend_keys(const state *s, const matrix *c, int64_t high, int64_t at, int64_t n, const matrix *weights,
+                      const matrix *b)
+{
+    for (int64_t i = 0; s->period && i < high; i++) {
+        if (all_finite(s, c, i * c->ld + at, n)) continue;
+        for (int64_t key = at; key < at + n; key++) {
+            double sum = 0;
+            if (isfinite(at_place(c, i * c->ld + key))) continue;
+            for (int64_t row = key; row < s->rows; row += s->period)
+                sum += sum_of(weights, row * weights->ld + key, weights->ld, b, i * b->ld + row, s->period - key);
+            dtype_store(c->t, c->at, i * c->ld + key, sum);
+        }
+    }
+}
+
 /* Row of the scores' gradient from that of the weights; zero from `own` to `seen`. */
 static void through_softmax(const state *s, const unsigned char *p, dtype tp, const float *dp, int64_t own,
                             int64_t seen, unsigned char *to)
@@ -210,6 +257,7 @@ static void forward_task(void *ctx, int64_t m, int thread)
                 softmax_row(s, score + r * S, s->period ? i + r + 1 : S, p.at + (at + r) * S * exec_size(tp), tp);
             pack_right(&w, s->at_right, n, seen, part(&p, at, 0, true));
             product(&w, V, n, seen, s->at_values, S, s->at_right, 0, part(&y, 0, at, false), false);
+            if (!w.d.st) mend_rows(s, &y, V, at, i, n, &p, &v);
         }
     if (w.d.st) atomic_store(&j->failed, 1);
 }
@@ -243,11 +291,13 @@ static void back_task(void *ctx, int64_t m, int thread)
                                 seen, grad.at + (at + r) * S * size);
             pack_right(&w, s->at_right, n, seen, part(&grad, at, 0, true));
             product(&w, E, n, seen, s->at_keys, S, s->at_right, 0, part(&dq, 0, at, false), false);
+            if (!w.d.st) mend_rows(s, &dq, E, at, i, n, &grad, &k);
         }
     ask(&dk, E, S), ask(&dv, V, S);
-    for (int64_t b = 0; b < S && !w.d.st; b += BLOCK)
+    for (int64_t b = 0; b < S && !w.d.st; b += BLOCK) {
+        const int64_t n = MIN(BLOCK, S - b);
         for (int64_t from = 0; from < L; from += span(s)) {
-            const int64_t n = MIN(BLOCK, S - b), at = from + (s->period ? b : 0), high = s->period ? s->period - b : L;
+            const int64_t at = from + (s->period ? b : 0), high = s->period ? s->period - b : L;
             pack_left(&w, s->at_left, E, high, part(&q, 0, at, false));
             pack_right(&w, s->at_right, n, high, part(&grad, at, b, false));
             product(&w, E, n, high, s->at_left, 0, s->at_right, 0, part(&dk, 0, b, false), from > 0);
@@ -255,6 +305,8 @@ static void back_task(void *ctx, int64_t m, int thread)
             pack_right(&w, s->at_right, n, high, part(&p, at, b, false));
             product(&w, V, n, high, s->at_left, 0, s->at_right, 0, part(&dv, 0, b, false), from > 0);
         }
+        if (!w.d.st) mend_keys(s, &dk, E, b, n, &grad, &q), mend_keys(s, &dv, V, b, n, &p, &dy);
+    }
     if (w.d.st) atomic_store(&j->failed, 1);
 }
 

@@ -141,6 +141,12 @@ static closeness how_close(const trained *a, double tol, double least)
 
 static dtype type_of(const trained *a) { return a->narrow && chance(50) ? DT_BF16 : a->t; }
 
+/* Now and then, an element that is not finite. */
+static void spoil(prog *g, dtype t, int which, int64_t at, double x)
+{
+    if (chance(30)) dtype_store(t, g->in[which], at, x);
+}
+
 /* An operand or a result of high x wide for every head and sequence. */
 static int64_t stacked(prog *g, const trained *a, int64_t high, int64_t wide, bool out)
 {
@@ -169,6 +175,12 @@ static void test_attend_back(void **state)
         int64_t v = stacked(&g, &a, cols, keys, false), dy = stacked(&g, &a, cols, rows, false);
         for (int64_t i = 0; causal && i < heads * rows; i++) /* as the period says */
             for (int64_t j = i % rows % keys + 1; j < keys; j++) dtype_store(t, g.in[0], i * keys + j, 0);
+        if (dev == 0 && !a.narrow && causal) { /* what only the last row sees, and what only the first key is seen by */
+            spoil(&g, a.t, 2, heads * inner * keys - 1, NAN);
+            spoil(&g, a.t, 3, heads * cols * keys - 1, INFINITY);
+            spoil(&g, a.t, 1, 0, INFINITY);
+            spoil(&g, a.t, 4, 0, NAN);
+        }
         prog_insn(&g, IN_ATTEND_BACK, INTS(dq, dk, dv, p, q, k, v, dy), INTS(causal ? keys : 0, a.apart), NO_REALS);
         compare_as(&g, devices[dev].name, how_close(&a, 1e-5, 8 * (double)(keys + rows)));
         prog_close(&g);
@@ -190,9 +202,10 @@ static void test_attend_keep(void **state)
         int64_t y = stacked(&g, &a, cols, rows, true), p = prog_out(&g, t, DIMS(heads, rows, keys));
         int64_t q = stacked(&g, &a, inner, rows, false), k = stacked(&g, &a, inner, keys, false),
                 v = stacked(&g, &a, cols, keys, false);
-        bool odd = dev == 0 && !a.narrow && causal && chance(30); /* only the last row sees the last key */
-        /* of the last head and sequence either way */
-        if (odd) dtype_store(a.t, g.in[1], heads * inner * keys - 1, NAN);
+        if (dev == 0 && !a.narrow && causal) { /* only the last row of the last head and sequence sees the last key */
+            spoil(&g, a.t, 1, heads * inner * keys - 1, NAN);
+            spoil(&g, a.t, 2, heads * cols * keys - 1, INFINITY);
+        }
         prog_insn(&g, IN_ATTEND_KEEP, INTS(y, p, q, k, v), INTS(causal ? keys : 0, a.apart), NO_REALS);
         compare_as(&g, devices[dev].name, how_close(&a, 2e-5, 1));
         prog_close(&g);
