@@ -40,7 +40,7 @@ static inline void to_second(const char *at, int64_t bytes)
 }
 
 #define AMX_TILE(name, per_step, kr, dot)                                                                             \
-    void name(const tile_job *t)                                                                                      \
+    static void name##_one(const tile_job *t)                                                                         \
     {                                                                                                                 \
         const char *a = t->a, *b = t->b, *near0 = t->ahead[0].at, *near1 = t->ahead[1].at, *c = t->from;              \
         const int64_t far0 = t->ahead[0].step * (per_step / kr), far1 = t->ahead[1].step * (per_step / kr);           \
@@ -85,6 +85,15 @@ static inline void to_second(const char *at, int64_t bytes)
         _tile_stored(1, to + 64, ld);                                                                                 \
         _tile_stored(2, to + 16 * ld, ld);                                                                            \
         _tile_stored(3, to + 16 * ld + 64, ld);                                                                       \
+    }                                                                                                                 \
+    void name(const tile_job *t)                                                                                      \
+    {                                                                                                                 \
+        tile_job next = *t;                                                                                           \
+        for (int64_t left = t->right.tiles;; left--) {                                                                \
+            name##_one(&next);                                                                                        \
+            if (!left) return;                                                                                        \
+            tile_go_right(&next, 32, 32 * ROW, t->k / (kr));                                                          \
+        }                                                                                                             \
     }
 
 AMX_TILE(tile_bf16_32x32_amx, 32, 2, _tile_dpbf16ps)

@@ -7,6 +7,7 @@
 
 #include "kernel/more_avx2.inc"
 
+#define VEC_RIGHTWARD true /* gemm_tile.inc */
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx2);

@@ -57,6 +57,7 @@ static inline __attribute__((always_inline)) void halves_turn(char *to, const ch
     }
 }
 
+#define VEC_RIGHTWARD true /* gemm_tile.inc, gemm_amx.c */
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx512);

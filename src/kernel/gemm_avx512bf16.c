@@ -28,6 +28,7 @@ static inline vi v_bf16_run(vf low, vf high) { return (__m512i)_mm512_cvtne2ps_p
 
 #include "kernel/more_avx512.inc"
 
+#define VEC_RIGHTWARD true /* gemm_tile.inc, gemm_amx.c */
 #include "kernel/gemm_vec.inc"
 
 GEMM_VEC_TABLE(vec_avx512bf16);

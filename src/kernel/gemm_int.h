@@ -146,14 +146,25 @@ typedef struct {
     const float *col_scale, *row_scale;
     const int32_t *row_fix;
     /* Whole tiles to the right of this whole one, done likewise: bytes from one to the next. `from` goes on with the
-     * next tile of scratch, C and the scales with the next columns. Only kernels whose vector code is `rightward` are
-     * given any. */
+     * next tile of scratch, C, what lies beside it and the scales with the next columns. Only kernels whose vector code
+     * is `rightward` are given any. */
     struct {
         int64_t tiles, b, to, near1; /* near1: of ahead[1] */
     } right;
 } tile_job;
 
 typedef void gemm_tile(const tile_job *t);
+
+/* On to the next tile on the right; sums: bytes of one in scratch, units: of k. */
+static inline void tile_go_right(tile_job *t, int nr, int64_t sums, int64_t units)
+{
+    t->b += t->right.b, t->to += t->right.to;
+    if (t->from) t->from += sums;
+    if (t->c) t->c += t->c_wide;
+    if (t->beside) t->beside += t->c_wide;
+    if (t->col_scale) t->col_scale += nr;
+    t->ahead[0].at += units * t->ahead[0].step, t->ahead[1].at += t->right.near1;
+}
 
 struct gemm_kernel {
     const char *name;
