@@ -73,6 +73,7 @@ bool exec_halves_hold(const exec_tape *t, bool fuses)
     for (int i = 0; i < t->n_acts; i++) {
         const tape_act *a = &t->acts[i];
         switch (a->act.code) {
+        case VA_ASK_2: break;
         case VA_X_F16: x = at_place(slot, a->at); break;
         case VA_X_ONE: x = EXACT; break;
         case VA_PUT_F16:

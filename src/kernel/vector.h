@@ -171,7 +171,8 @@ typedef struct {
     /* len: elements of a row; acts go along from row to row */
     void (*tape)(vec_act *acts, int n, int64_t rows, int64_t len);
     /* A tape of halves: x and all elements are fp16, and half.def says what its functions give. Acts are those it
-     * names, X_F16, X_ONE, PUT_F16 and PAST_F16; the last one stores. NULL without fp16 arithmetic. */
+     * names, ASK_2 (before all others), X_F16, X_ONE, PUT_F16 and PAST_F16; the last one stores. NULL without fp16
+     * arithmetic. */
     void (*halves)(vec_act *acts, int n, int64_t rows, int64_t len);
     int halves_tile; /* elements of a tile of them */
     bool asks;       /* tapes gain by VA_ASK: this processor does not look far enough ahead by itself */

@@ -9,6 +9,8 @@
 
 #include "kernel/lines_neon.inc"
 
+#include "kernel/halves_neon.inc"
+
 #define V_HIGH_BF16(x) v_bits(vcvt_f32_bf16(vcvt_bf16_f32(x)))
 #define V_STN_BF16(p, x, n) stn_bytes((p), vreinterpret_u8_bf16(vcvt_bf16_f32(x)), 2 * (n))
 #define STORE_BF16_PAIR(p, a, b) store_bf16_pair((p), (a), (b))

@@ -8,6 +8,8 @@
 
 #include "kernel/lines_neon.inc"
 
+#include "kernel/halves_neon.inc"
+
 #include "kernel/vector.inc"
 
 VECTOR_TABLE(vector_fp16, "fp16", ISA_FP16);

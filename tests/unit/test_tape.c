@@ -129,8 +129,9 @@ static double odd_half(void) { return rng_below(&R, 2) ? half_of((double)number(
  * the result. */
 static void half_function(const vec_kernels *v, vec_fn f, bool sum, int64_t n)
 {
-    enum { MOST_HALVES = 300, GUARD = 8 };
-    static uint16_t x[MOST_HALVES], y[MOST_HALVES], z[MOST_HALVES], to[MOST_HALVES + GUARD], want[MOST_HALVES];
+    enum { MOST_HALVES = 600, GUARD = 40 };
+    static uint16_t x[MOST_HALVES], y[MOST_HALVES], z[MOST_HALVES], want[MOST_HALVES];
+    static _Alignas(VEC_LINE) uint16_t to[MOST_HALVES + GUARD];
     static float a[MOST_HALVES], b[MOST_HALVES], c[MOST_HALVES], r[MOST_HALVES];
     const float p[2] = { rng_below(&R, 2) ? 0.75f : (float)half_of(rng_range(&R, -4, 4)), 3 };
     for (int64_t i = 0; i < n; i++) {
@@ -139,10 +140,14 @@ static void half_function(const vec_kernels *v, vec_fn f, bool sum, int64_t n)
     }
     for (int64_t i = 0; i < n + GUARD; i++) to[i] = 0xa5a5;
     v->load(a, DT_F16, x, n), v->load(b, DT_F16, y, n), v->load(c, DT_F16, z, n);
-    vec_act acts[] = { { .code = VA_X_F16, .size = 2, .at = x, .z = x },
+    vec_act acts[] = { { .code = VA_ASK_2, .size = 2, .at = x, .z = x },
+                       { .code = VA_ASK_2, .size = 2, .at = y, .z = x },
+                       { .code = VA_X_F16, .size = 2, .at = x, .z = x },
                        { .code = (int)f, .size = 2, .z_size = 2, .p = { &p[0], &p[1] }, .at = y, .z = z },
                        { .code = n % 2 ? VA_PUT_F16 : VA_PAST_F16, .size = 2, .at = to, .z = x } };
-    v->halves(acts, COUNT(acts), 1, n);
+    const int asks = (int)(n % 3); /* for both, one, none */
+    v->halves(acts + asks, (int)COUNT(acts) - asks, 1, n);
+    v->fence();
     v->fn[f](r, a, b, c, p, n);
     v->store(want, DT_F16, r, n);
     for (int64_t i = 0; i < n; i++) {
@@ -156,38 +161,45 @@ static void half_function(const vec_kernels *v, vec_fn f, bool sum, int64_t n)
     for (int64_t i = n; i < n + GUARD; i++) assert_int_equal(to[i], 0xa5a5);
 }
 
-/* Rows with parameters of their own, an operand that all have in common, and a slot. */
+/* Rows with parameters of their own, an operand that all have in common, and a slot; a result on the way and the last
+ * one past the caches where their rows are whole lines. */
 static void half_rows(const vec_kernels *v, int64_t len)
 {
-    enum { ROWS = 3, LONGEST = 300, GUARD = 8 };
-    static uint16_t x[ROWS * LONGEST], common[LONGEST], slot[256], to[ROWS * LONGEST + GUARD];
+    enum { ROWS = 3, LONGEST = 600, GUARD = 40 };
+    static uint16_t x[ROWS * LONGEST], common[LONGEST], slot[256];
+    static _Alignas(VEC_LINE) uint16_t to[ROWS * LONGEST + GUARD], way[ROWS * LONGEST + GUARD];
+    const int put = len * 2 % VEC_LINE ? VA_PUT_F16 : VA_PAST_F16;
     const float gain[ROWS] = { 2, -3, 0.5f }, offset = 1;
     assert_true(v->halves_tile <= (int)COUNT(slot) && len <= LONGEST);
     for (int64_t i = 0; i < ROWS * len; i++) put_half(&x[i], (double)number());
     for (int64_t i = 0; i < len; i++) put_half(&common[i], (double)number());
-    for (int64_t i = 0; i < ROWS * len + GUARD; i++) to[i] = 0xa5a5;
-    vec_act acts[] = { { .code = VA_X_F16, .size = 2, .row = len * 2, .at = x, .z = slot },
+    for (int64_t i = 0; i < ROWS * len + GUARD; i++) to[i] = way[i] = 0xa5a5;
+    vec_act acts[] = { { .code = VA_ASK_2, .size = 2, .row = len * 2, .at = x, .z = slot },
+                       { .code = VA_X_F16, .size = 2, .row = len * 2, .at = x, .z = slot },
                        { .code = VF_AFFINE, .p = { gain, &offset }, .p_row = { 1, 0 }, .at = slot, .z = slot },
                        { .code = VA_PUT_F16, .at = slot, .z = slot },
+                       { .code = put, .size = 2, .row = len * 2, .at = way, .z = slot },
                        { .code = VF_MUL, .size = 2, .at = common, .z = slot },
                        { .code = VF_ADD, .at = slot, .z = slot },
-                       { .code = VA_PUT_F16, .size = 2, .row = len * 2, .at = to, .z = slot } };
+                       { .code = put, .size = 2, .row = len * 2, .at = to, .z = slot } };
     for (size_t k = 0; k < COUNT(acts); k++)
         for (int m = 0; m < 2; m++)
             if (!acts[k].p[m]) acts[k].p[m] = &offset;
     v->halves(acts, COUNT(acts), ROWS, len);
+    v->fence();
     for (int64_t i = 0; i < ROWS * len; i++) {
         const double scaled = half_of(fma((double)gain[i / len], f16_to_f64(x[i]), (double)offset)),
                      want = half_of(half_of(scaled * f16_to_f64(common[i % len])) + scaled);
-        if (!same((float)f16_to_f64(to[i]), (float)want))
+        if (!same((float)f16_to_f64(to[i]), (float)want) || !same((float)f16_to_f64(way[i]), (float)scaled))
             fail_msg("%s: rows of %lld halves: element %lld", v->name, (long long)len, (long long)i);
     }
-    for (int64_t i = ROWS * len; i < ROWS * len + GUARD; i++) assert_int_equal(to[i], 0xa5a5);
+    for (int64_t i = ROWS * len; i < ROWS * len + GUARD; i++) assert_true(to[i] == 0xa5a5 && way[i] == 0xa5a5);
     /* a number in all places, less the elements in common */
     vec_act from_one[] = { { .code = VA_X_ONE, .p = { &gain[1], &offset }, .at = slot, .z = slot },
                            { .code = VF_SUB, .p = { &offset, &offset }, .size = 2, .at = common, .z = slot },
                            { .code = VA_PAST_F16, .p = { &offset, &offset }, .size = 2, .at = to, .z = slot } };
     v->halves(from_one, COUNT(from_one), 1, len);
+    v->fence();
     for (int64_t i = 0; i < len; i++)
         assert_true(same((float)f16_to_f64(to[i]), (float)half_of((double)gain[1] - f16_to_f64(common[i]))));
 }
@@ -196,7 +208,7 @@ static void halves(const vec_kernels *v, const vec_kernels *plain)
 {
     (void)plain;
     if (!v->halves) return;
-    for (int64_t n = 1; n <= 300; n += n % 16 == 1 ? 3 : 1) {
+    for (int64_t n = 1; n <= 2 * v->halves_tile + 80; n += n > 300 ? 17 : n % 16 == 1 ? 3 : 1) {
 #define HALF_FN(id, x, others, made, value) half_function(v, VF_##id, false, n);
 #define HALF_SUM(id, x, others, made, value) half_function(v, VF_##id, true, n);
 #include "kernel/half.def"
