@@ -48,9 +48,12 @@ $(BUILD)/anneal: $(CLI_OBJ) $(BUILD)/libanneal.a
 ARCH := $(subst arm64,aarch64,$(firstword $(subst -, ,$(shell $(CC) -dumpmachine))))
 KOPT := $(if $(SAN),,-O3)
 AVX512 := -mprfchw -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(KOPT)
+# gcc knows it from 12 on, clang from 14; without it the row is one no processor gets.
+AVX512FP16 := $(if $(filter x86_64,$(ARCH)),$(shell $(CC) -mavx512fp16 -fsyntax-only -x c /dev/null >/dev/null 2>&1 && echo -mavx512fp16))
 ISA_x86_64_avx2       := -mavx2 -mfma -mf16c $(KOPT)
 ISA_x86_64_avx512     := $(AVX512)
 ISA_x86_64_avx512bf16 := $(AVX512) -mavx512bf16
+ISA_x86_64_avx512fp16 := $(AVX512) $(AVX512FP16)
 ISA_x86_64_vnni       := $(AVX512) -mavx512vnni
 ISA_x86_64_gfni       := $(AVX512) -mavx512vnni -mgfni
 ISA_x86_64_amx        := -mprfchw -mamx-tile -mamx-bf16 -mamx-int8 $(KOPT)

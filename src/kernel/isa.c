@@ -61,6 +61,7 @@ static uint32_t detect(void)
     set |= ISA_AVX512;
     if (c >> 11 & 1) set |= ISA_VNNI;
     if (c >> 8 & 1) set |= ISA_GFNI;
+    if (d >> 23 & 1) set |= ISA_AVX512FP16;
     uint32_t a71, b71, c71, d71;
     if (a >= 1 && __get_cpuid_count(7, 1, &a71, &b71, &c71, &d71) && (a71 >> 5 & 1))
         set |= ISA_AVX512BF16 | (by_intel() ? ISA_FMA_FIRST : 0);

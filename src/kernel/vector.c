@@ -3,7 +3,7 @@
 
 static const vec_kernels *const rows[] = {
 #if defined(__x86_64__)
-    &vector_avx512, &vector_avx2,
+    &vector_avx512fp16, &vector_avx512, &vector_avx2,
 #elif defined(__aarch64__)
     &vector_bf16, &vector_fp16, &vector_neon,
 #endif
