@@ -476,7 +476,7 @@ static void run_row(const run_ctx *x, const block *w, int64_t s, int64_t i, char
     const int64_t asked = t.ahead[0].step * (kn / g->b_kr); /* by a tile */
     /* tiles that are done by one call, few where all are looked at again; panels that are whole */
     const int64_t abreast = !g->vec->rightward || x->as_is || high < g->mr ? 1
-                            : last && (!x->plain || c->squares)            ? ROW_TILES
+                            : last && (!x->plain || c->squares)            ? row_tiles(g)
                                                                            : w->j1 - w->j0,
                   whole = c->n / g->nr - x->j_first;
     for (int64_t l = w->j0, n; l < w->j1; l += n) {

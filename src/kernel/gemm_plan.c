@@ -98,7 +98,7 @@ bool plan_make(const gemm_kernel *g, int64_t m, int64_t n, int64_t k, int n_thre
         p.cut_bits++;
     p.first = way == A_RUNS && g->math == GEMM_I8 && p.k_steps == 1 && p.lazy ? MIN(FIRST_PANELS, mp) : 1;
     const int64_t tiles = p.k_steps > 1       ? (p.deep ? p.group : ceil_div(mp, p.m_parts)) * wide
-                          : g->vec->rightward ? ROW_TILES
+                          : g->vec->rightward ? row_tiles(g)
                                               : 1;
     /* between slabs those of a whole stripe rest, and any thread goes on with them */
     p.sums_bytes = p.slabs > 1 ? 0 : ROUND_UP((size_t)(tiles * tile), ALIGN);

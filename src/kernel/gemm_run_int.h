@@ -9,11 +9,17 @@ enum {
     ROWS_AHEAD = 32, /* of a B read as it is */
     LEAST_LANES = 8, /* of vectors that are worth the thin ways */
     THIN_ROWS = 64,  /* of a task of theirs */
-    ROW_TILES = 8,   /* whose sums of one step wait for each other, where a call does several */
     GROUP_STEP = 64, /* of k, a multiple of every kr: so much of a group's panel is packed before its neighbour's */
 };
 
 static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* Tiles whose sums of one step wait for each other, where a call does several: few bytes beside a panel of A. */
+static inline int64_t row_tiles(const gemm_kernel *g)
+{
+    enum { SUMS = 3072 };
+    return MAX(SUMS / (g->mr * g->nr * 4), 1);
+}
 
 /* k from k0 of a panel of A (not packed ahead) or B, in the form the tile reads: from..to of the piece's kn. */
 void pack_part(const gemm_call *c, bool is_a, int64_t panel, int64_t k0, int64_t kn, int64_t from, int64_t to,
